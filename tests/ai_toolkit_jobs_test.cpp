@@ -571,7 +571,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
        none},
       {"omnigen2", {{"model.arch", "omnigen2"}}, none},
       {"wan21_i2v", {{"model.arch", "wan21_i2v:14b"}, {"sample.num_frames", 40}, {"sample.fps", 15}}, none},
-      {"videos", {{"model.arch", "wan21:14b"}, {"sample.num_frames", 40}}, "sample.num_frames: "},
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
       {"krea2_edit",

@@ -447,7 +447,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{job(network + model + "datasets: [{folder_path: d, mask_min_value: 2}]"), "mask_min_value: must be"},
         Refusal{job(network + model + "datasets: [{folder_path: d, controls: [depth]}]"),
                 "datasets[0].controls: not supported: make control images beforehand"},
-        Refusal{job(network + model + "datasets: [{folder_path: d, num_frames: 41}]"), "models of images"},
+        Refusal{job(network + model + "datasets: [{folder_path: d, num_frames: 0}]"), "num_frames: must be 1 to 10000"},
         Refusal{
             "job: generate\nconfig: {name: a, process: [{type: to_folder}]}\n",
             "job.yaml:1:6: job: must be extension or train, found generate. For images from prompts: lora-host sample"},
@@ -529,8 +529,7 @@ TEST(SamplePrompts, MistakesAreNamed) {
   EXPECT_THAT(error("[{prompt: a, with: 7}]"),
               StartsWith("job.yaml:3:32: sample.prompts: with: unknown key. Known: neg, width"));
   EXPECT_THAT(error("[{width: 64}]"), HasSubstr("expected a mapping with the text `prompt`"));
-  EXPECT_THAT(error("[{prompt: a, num_frames: 41}]"),
-              HasSubstr("num_frames: not supported: samples are single images"));
+  EXPECT_THAT(error("[{prompt: a, num_frames: 0}]"), HasSubstr("num_frames: must be 1 to 10000, found 0"));
   EXPECT_THAT(error("[[a]]"), HasSubstr("expected a prompt, or a mapping with one, found a list"));
 }
 

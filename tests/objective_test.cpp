@@ -489,7 +489,7 @@ TEST(TrainingNoise, MultiResolutionNoiseHasOneAsItsDeviation) {
   const auto noise_of = [&](int64_t iterations, uint32_t lane) {
     std::vector<float> noise(side * side * channels);
     Random(1, Purpose::noise, 0, lane).fill_normal(noise);
-    add_multires_noise(noise, side, side, iterations, 0.9, Random(1, Purpose::multires_noise, 0, lane));
+    add_multires_noise(noise, side, side, channels, iterations, 0.9, Random(1, Purpose::multires_noise, 0, lane));
     return noise;
   };
   std::vector<float> plain(side * side * channels), other(plain.size());

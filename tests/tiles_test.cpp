@@ -220,7 +220,7 @@ class TiledVae : public ::testing::Test {
     EXPECT_EQ(decoder.plan().grid.whole(), tile_pixels == 0 || tile_pixels >= side);
     const DeviceMemory arena(device, decoder.plan().memory.arena, "test");
     decoder.bind(arena.data());
-    return decoder.decode(latents);
+    return decoder.decode(latents).front();
   }
   Model model;
   Device device;

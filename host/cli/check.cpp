@@ -26,7 +26,7 @@ class ModelsPart {
       const std::set<std::string> images = keys_of_images(config);
       try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype), images);
       const Model model(*options.registry, config.model, config.plugin, images);
-      request.pixel_step = model.recipe().latents.pixel_step();
+      request.step = model.recipe().latents.size_step();
       request.image_keys = model.recipe().image_keys();
       for (const auto& [encoder, spec] : model.recipe().tokenizers) {
         tokenizers_.push_back(make_tokenizer(spec, model.tokenizer_places(spec)));
@@ -69,7 +69,7 @@ int run_check(const Options& options) {
   if (config.model.name_or_path.empty())
     check.remarks.push_back(
         fmt::format("no model is named: buckets are in steps of {} pixels, and captions are measured in words",
-                    request.pixel_step));
+                    request.step.pixels));
   if (options.json) {
     fmt::print("{}\n", check_json(check).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {

@@ -53,6 +53,8 @@ td.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
 )";
 
 // Of a finding's section: "finding-3".
+std::string id_of(const Bucket& bucket) { return fmt::format("b{}x{}x{}", bucket.width, bucket.height, bucket.frames); }
+
 std::string id_of(Finding finding) { return fmt::format("finding-{}", static_cast<int>(finding)); }
 
 class Page {
@@ -117,9 +119,9 @@ class Page {
     for (const auto& [bucket, samples] : check_.buckets) most = std::max(most, samples);
     add("<h2>Buckets</h2>\n<table><tr><th>size<th>samples an epoch<th>\n");
     for (const auto& [bucket, samples] : check_.buckets)
-      add("<tr><td><a href=\"#b{0}x{1}\">{0} x {1}</a><td class=number>{2}<td><span class=bar "
-          "style=\"width:{3:.1f}em\"></span>\n",
-          bucket.width, bucket.height, samples, 20.0 * static_cast<double>(samples) / static_cast<double>(most));
+      add("<tr><td><a href=\"#{}\">{}</a><td class=number>{}<td><span class=bar "
+          "style=\"width:{:.1f}em\"></span>\n",
+          id_of(bucket), text_of(bucket), samples, 20.0 * static_cast<double>(samples) / static_cast<double>(most));
     add("</table>\n");
   }
 
@@ -127,7 +129,7 @@ class Page {
     const CheckedPicture& picture = check_.pictures[index];
     add("<div class=card><div class=\"frame p{}\"></div><p><b>{}</b></p><p class=dim>{} x {}", index,
         html_text(check_.name(index)), picture.size.width, picture.size.height);
-    for (const Bucket& bucket : picture.buckets) add(" &rarr; {} x {}", bucket.width, bucket.height);
+    for (const Bucket& bucket : picture.buckets) add(" &rarr; {}", text_of(bucket));
     if (picture.validation) add(" (validation)");
     add("</p>");
     for (const CheckedPicture::Note& note : picture.notes)
@@ -160,7 +162,7 @@ class Page {
 
   void all() {
     for (const auto& [bucket, samples] : check_.buckets) {
-      add("<h2 id=\"b{0}x{1}\">{0} x {1}</h2>\n<div class=cards>\n", bucket.width, bucket.height);
+      add("<h2 id=\"{}\">{}</h2>\n<div class=cards>\n", id_of(bucket), text_of(bucket));
       for (size_t i = 0; i < check_.pictures.size(); ++i)
         if (check_.pictures[i].buckets.contains(bucket)) card(i);
       add("</div>\n");

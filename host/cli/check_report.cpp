@@ -55,7 +55,7 @@ std::string check_text(const DatasetCheck& check) {
   if (check.validation > 0) out += fmt::format(", {} samples are set apart for validation", check.validation);
   out += fmt::format("\nbuckets: {}\n", check.buckets.size());
   for (const auto& [bucket, samples] : check.buckets)
-    out += fmt::format("  {:>11}  {} samples an epoch\n", fmt::format("{} x {}", bucket.width, bucket.height), samples);
+    out += fmt::format("  {:>11}  {} samples an epoch\n", text_of(bucket), samples);
   if (check.batches > 0) out += fmt::format("  {} batches an epoch\n", check.batches);
   if (!check.problems.empty()) out += "what stops the training:\n";
   for (const std::string& problem : check.problems) out += fmt::format("  {}\n", problem);
@@ -80,7 +80,8 @@ nlohmann::json check_json(const DatasetCheck& check) {
   for (const DatasetConfig& dataset : check.datasets)
     datasets.push_back({{"folder_path", dataset.folder_path.string()}, {"resolution", dataset.resolution}});
   for (const auto& [bucket, samples] : check.buckets)
-    buckets.push_back({{"width", bucket.width}, {"height", bucket.height}, {"samples", samples}});
+    buckets.push_back(
+        {{"width", bucket.width}, {"height", bucket.height}, {"frames", bucket.frames}, {"samples", samples}});
   for (const CheckedPicture& picture : check.pictures) pictures.push_back(picture_json(picture));
   for (const Finding finding : all_findings) findings[std::string(name_of(finding))] = check.count(finding);
   return {{"stops", !check.problems.empty()},

@@ -36,6 +36,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--deterministic", "train.deterministic", ""},
     {"--reduce-dtype", "train.reduce_dtype", "Type of gradients between processes: float32 or bfloat16."},
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
+    {"--num-frames", "datasets[].num_frames", "Frames of a clip of each video, for models of videos."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
     {"--name", "name", ""},
@@ -55,6 +56,7 @@ constexpr ConfigFlag init_flags_rows[] = {
 };
 constexpr ConfigFlag data_flags_rows[] = {
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
+    {"--num-frames", "datasets[].num_frames", "Frames of a clip of each video, for models of videos."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
     {"--batch-size", "train.batch_size", ""},
@@ -67,6 +69,7 @@ constexpr ConfigFlag sample_flags_rows[] = {
     {"--seed", "sample.seed", ""},
     {"--width", "sample.width", ""},
     {"--height", "sample.height", ""},
+    {"--num-frames", "sample.num_frames", ""},
     {"--sampler", "sample.sampler", ""},
     {"--scheduler", "sample.scheduler", ""},
     {"--skip-layer-guidance", "sample.skip_layer_guidance_scale",

@@ -38,8 +38,8 @@ std::string smaller_base(const Config& config) {
 void show(MemoryPlanner& planner, const Config& config, const Options& options, const std::string& on, int64_t usual,
           const KnownRates& rates) {
   fmt::print("rates      {}: {}\n", on, rates_text(rates));
-  fmt::print("step       {} x {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
-             planner.shape().bucket.width, planner.shape().bucket.height, config.train.batch_size, planner.blocks());
+  fmt::print("step       {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
+             text_of(planner.shape().bucket), config.train.batch_size, planner.blocks());
   fmt::print("{}{}", memory_table(planner, budgets_of(options, usual)), smaller_base(config));
 }
 

@@ -93,7 +93,7 @@ void check_outputs(const Prepared& p) {
                                    {"before_after.png", ""}})
     require_files(folder, begin, end);
   require_files(folder / "state", "", ".safetensors");
-  require_files(folder / "samples", "", ".png");
+  for (const std::string_view extension : sample_extensions) require_files(folder / "samples", "", extension);
   safetensors_header({}, lora_metadata(p, c.train, c.train.steps).entries);
   try_to_publish(there, folder);
   std::error_code none;

@@ -14,6 +14,7 @@
 #include "core/signals.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
+#include "data/video.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -25,18 +26,21 @@ namespace lh {
 namespace {
 
 // A file's name of another format is no folder.
-void check_name(const std::filesystem::path& out) {
+void check_name(const std::filesystem::path& out, const std::vector<SampleRequest>& requests) {
   const std::string extension = lower(out.extension().string());
-  if (extension == ".png" || std::ranges::count(image_extensions(), extension) == 0 ||
-      std::filesystem::is_directory(out))
-    return;
-  fail(Code::config, "--out {}: images are written as PNG. Give a name that ends in .png, or a folder", out.string());
+  const bool is_file = is_any_image_name(out) || is_video_name(out);
+  if (!is_file || std::filesystem::is_directory(out)) return;
+  for (const SampleRequest& request : requests)
+    if (const std::string_view written = sample_extension(request.frames > 1); extension != written)
+      fail(Code::config, "--out {}: {} Give a name that ends in {}, or a folder", out.string(),
+           request.frames > 1 ? "clips are written as animated WebP." : "images are written as PNG.", written);
 }
 
-std::filesystem::path picture_path(const std::filesystem::path& out, size_t index, size_t count) {
-  if (lower(out.extension().string()) != ".png") return out / fmt::format("sample_{}.png", index);
+std::filesystem::path picture_path(const std::filesystem::path& out, size_t index, size_t count, bool moves) {
+  const std::string_view extension = sample_extension(moves);
+  if (lower(out.extension().string()) != extension) return out / fmt::format("sample_{}{}", index, extension);
   if (count == 1) return out;
-  return out.parent_path() / fmt::format("{}_{}.png", out.stem().string(), index);
+  return out.parent_path() / fmt::format("{}_{}{}", out.stem().string(), index, extension);
 }
 
 }  // namespace
@@ -45,7 +49,6 @@ int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
-  check_name(options.output);
   const Registry& registry = *options.registry;
   const std::set<std::string> images_of = keys_of_images(config.sample);
   try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype), images_of);
@@ -64,6 +67,7 @@ int run_sample(const Options& options) {
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   const std::vector<SampleRequest> requests = requests_of(config, recipe);
+  check_name(options.output, requests);
   device.limit_memory(limit);
   TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
   const std::vector<Prompt> prompts = prompts_of(requests, recipe);
@@ -114,9 +118,10 @@ int run_sample(const Options& options) {
     const HostTensor latents = set.denoise(
         requests[i], text, images.make(requests[i].images, requests[i].cut(), requests[i].posterior()), stop_requested);
     if (stop_requested()) return exit_interrupted;
-    const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
+    const std::filesystem::path path =
+        picture_path(options.output.empty() ? "." : options.output, i, requests.size(), requests[i].frames > 1);
     if (path.has_parent_path()) make_folder(path.parent_path());
-    write_png(path, set.decode(requests[i], latents));
+    write_sample(path, set.decode(requests[i], latents));
     fmt::print("{}\n", path.string());
   }
   return 0;

@@ -34,6 +34,14 @@ Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
   return lengths;
 }
 
+// A square image, or a clip of such frames, as the first dataset would have them.
+Bucket square(const Config& config, const LatentSpec& latents) {
+  const DatasetConfig& dataset = config.datasets.front();
+  if (dataset.num_frames > 1 && !latents.time)
+    fail(Code::config, "datasets[0].num_frames: {}: this is a model of images, expected 1", dataset.num_frames);
+  return {dataset.resolution.front(), dataset.resolution.front(), latents.frames(latents.times(dataset.num_frames))};
+}
+
 // The configuration, once the model can be opened.
 Config tried(const Options& options, std::optional<HollowCheckpoint>& hollow) {
   Config config = options.config;
@@ -61,8 +69,7 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
       compute(compute_dtype(config.train.dtype)),
       selection(config.network, model.recipe(), 1, model.checkpoint().weights(), config.train.train_text_encoder,
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
-      shape{{config.datasets.front().resolution.front(), config.datasets.front().resolution.front()},
-            text_lengths(device, model, options.text_length)},
+      shape{square(config, model.recipe().latents), text_lengths(device, model, options.text_length)},
       registry_(*options.registry),
       world_(world) {}
 

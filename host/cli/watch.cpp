@@ -74,7 +74,8 @@ void serve_pages(httplib::Server& server, const fs::path& run, const WatchPictur
       response.status = 404;
       return;
     }
-    response.set_content(read_text(*file, most_image_bytes), "image/png");
+    const char* type = file->extension() == ".webp" ? "image/webp" : "image/png";
+    response.set_content(read_text(*file, most_image_bytes), type);
   });
 }
 

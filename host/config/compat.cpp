@@ -38,7 +38,7 @@ constexpr EntryAlias entry_alias_table[] = {
     {"datasets[].control_path_3", "datasets[].images", "control", 3},
 };
 
-constexpr std::string_view of_video = "belongs to videos";
+constexpr std::string_view sound = "videos are trained without their sound";
 constexpr std::string_view planned = "memory is planned before the first step";
 constexpr std::string_view compiled = "nothing is compiled at run time";
 constexpr std::string_view only_with = "has a meaning only beside a key that is not supported";
@@ -59,15 +59,12 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].cache_latents", "latents are always computed once"},
     {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
     {"datasets[].fast_image_size", "images are read whole once"},
-    {"datasets[].shrink_video_to_frames", of_video},
-    {"datasets[].auto_frame_count", of_video},
-    {"datasets[].trim_auto_frame_count_tail", of_video},
-    {"datasets[].fps", of_video},
-    {"datasets[].do_i2v", of_video},
-    {"datasets[].do_audio", of_video},
-    {"datasets[].audio_normalize", of_video},
-    {"datasets[].audio_preserve_pitch", of_video},
-    {"datasets[].debug", of_video},
+    {"datasets[].trim_auto_frame_count_tail", only_with},
+    {"datasets[].do_i2v", "a model of videos is shown no first frame"},
+    {"datasets[].do_audio", sound},
+    {"datasets[].audio_normalize", sound},
+    {"datasets[].audio_preserve_pitch", sound},
+    {"datasets[].debug", "set LORA_LOG=debug instead"},
     {"datasets[].control_transparent_color", only_with},
     {"datasets[].full_size_control_images", "the model says how its further images are cut"},
     {"datasets[].type", "what is in the folder is looked at"},
@@ -82,7 +79,7 @@ constexpr Ignored ignored_table[] = {
     {"train.guidance_loss_schedule", only_with},
     {"train.paramiter_swapping_factor", only_with},
     {"train.switch_boundary_every", "belongs to models with several denoisers"},
-    {"train.audio_loss_multiplier", of_video},
+    {"train.audio_loss_multiplier", sound},
     {"train.max_loss_debug", only_with},
     {"train.merge_network_on_save_strength", only_with},
     {"train.attention_backend", "the fastest kernel is chosen"},
@@ -102,9 +99,8 @@ constexpr Ignored ignored_table[] = {
     {"model.te_device", planned},
     {"model.vae_dtype", "the VAE runs in bf16, or in fp32 where train.dtype is"},
     {"model.te_dtype", "text encoders run in bf16, or in fp32 where train.dtype is"},
-    {"sample.fps", of_video},
-    {"sample.format", "samples are written as PNG, without loss"},
-    {"sample.ext", "samples are written as PNG, without loss"},
+    {"sample.format", "samples are written as PNG, and animated ones as WebP"},
+    {"sample.ext", "samples are written as PNG, and animated ones as WebP"},
     {"sample.adapter_conditioning_scale", only_with},
     {"sample.refiner_start_at", only_with},
 };
@@ -140,7 +136,7 @@ constexpr Refused refused_table[] = {
      "put each image's transparency into a folder of masks, white where it is to be painted: images: {mask: folder}"},
     {"datasets[].clip_image_path", no_adapter},
     {"datasets[].unconditional_path", a_lora},
-    {"datasets[].num_frames", "models of images are trained; put single frames in the folder", "1"},
+    {"datasets[].auto_frame_count", "give num_frames", "false"},
     {"datasets[].use_short_captions", captions},
     {"datasets[].augments", images},
     {"datasets[].augmentations", images},
@@ -208,7 +204,6 @@ constexpr Refused refused_table[] = {
     {"model.te_name_or_path", "give each text encoder by its own key: lora-host plugins --verbose lists them"},
     {"model.attn_masking", "remove it"},
     {"model.split_model_over_gpus", "remove it"},
-    {"sample.num_frames", "samples are single images", "1"},
     {"sample.extra_values", no_adapter},
 };
 

@@ -95,6 +95,9 @@ struct DatasetConfig {
   double token_warmup_step = 0;  // below 1: of the run
   int64_t caption_variants = 0;  // of each picture; 0 = drawn anew each time
   std::vector<int64_t> resolution{512};
+  int64_t num_frames = 1;              // of a clip of each video; 1 = pictures
+  bool shrink_video_to_frames = true;  // spread over the whole video
+  double fps = 24;                     // otherwise
   double caption_dropout_rate = 0;
   int64_t caption_dropout_every_n_epochs = 0;
   int64_t num_repeats = 1;
@@ -194,8 +197,8 @@ struct SampleItem {
   SampleItem(std::string text) : prompt(std::move(text)) {}
   std::string prompt;
   std::optional<std::string> neg;
-  std::optional<int64_t> width, height, seed, sample_steps;
-  std::optional<double> guidance_scale, guidance_rescale, renorm_cfg, cfg_trunc_ratio, network_multiplier;
+  std::optional<int64_t> width, height, num_frames, seed, sample_steps;
+  std::optional<double> fps, guidance_scale, guidance_rescale, renorm_cfg, cfg_trunc_ratio, network_multiplier;
   std::optional<bool> do_cfg_norm;
   std::map<std::string, GivenValue> images;  // by the model's key
   bool operator==(const SampleItem&) const = default;
@@ -212,6 +215,8 @@ struct SampleConfig {
   ImagePaths images;  // one file for all prompts, or one for each
   std::string neg;
   int64_t width = 512, height = 512;
+  int64_t num_frames = 1;
+  double fps = 16;
   int64_t seed = 42;
   bool walk_seed = false;                // prompt i uses seed + i
   int64_t sample_steps = 0;              // 0 = the model's own

@@ -15,6 +15,8 @@ constexpr Range from_zero{.low = 0};
 constexpr Range count{.low = 1, .high = 1e9};
 constexpr Range any_count{.low = 0, .high = 1e9};
 constexpr Range side{.low = 32, .high = 16384};
+constexpr Range frames{.low = 1, .high = 10'000};
+constexpr Range frame_rate{.low = 0, .high = 1000, .above = true};
 constexpr Range whole_seed{.low = 0, .high = largest};
 constexpr Range guidance{.low = 0, .high = 100};
 constexpr Range share{.low = 0, .high = 1};
@@ -471,6 +473,16 @@ const Key table[] = {
      each<&D::mask_min_value>,
      "How much black counts: masks go from this to 1.",
      {.range = share}},
+    {"datasets[].num_frames",
+     each<&D::num_frames>,
+     "For models of videos: the folder's videos are trained on in place of its images, so many frames of each. Where "
+     "the model's latents have a place for the first frame and one for each N behind it, the last ones that fill none "
+     "are left out.",
+     {.range = frames}},
+    {"datasets[].shrink_video_to_frames", each<&D::shrink_video_to_frames>,
+     "The frames are spread evenly over the whole video. false: they follow each other at datasets[].fps, from a place "
+     "of the video that its content decides."},
+    {"datasets[].fps", each<&D::fps>, "Frames a second, with shrink_video_to_frames: false.", {.range = frame_rate}},
     {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
     {"datasets[].flip_y", each<&D::flip_y>,
      "Use each image upside down as well, top and bottom mirrored; with flip_x in all four ways."},
@@ -794,6 +806,11 @@ const Key table[] = {
     {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
     {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
     {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},
+    {"sample.num_frames",
+     in<S, &SampleConfig::num_frames>,
+     "Frames of samples, for models of videos. More than one become an animated WebP file.",
+     {.range = frames}},
+    {"sample.fps", in<S, &SampleConfig::fps>, "Frames a second that animated samples show.", {.range = frame_rate}},
     {"sample.seed", in<S, &SampleConfig::seed>, "Seed of samples.", {.range = whole_seed}},
     {"sample.walk_seed", in<S, &SampleConfig::walk_seed>, "Prompt i uses seed + i."},
     {"sample.sample_steps",

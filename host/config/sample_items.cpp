@@ -26,6 +26,8 @@ struct Row {
 constexpr Row rows[] = {{"neg", "n"},
                         {"width", "w"},
                         {"height", "h"},
+                        {"num_frames", "f", "num_frames"},
+                        {"fps", "fps"},
                         {"seed", "d", "seed"},
                         {"guidance_scale", "l", "cfg"},
                         {"sample_steps", "s", "steps"},
@@ -52,10 +54,7 @@ struct Foreign {
   std::string_view name, harmless, fix;
 };
 constexpr std::string_view several = "name each image in `images` by the model's key";
-constexpr std::string_view one_frame = "samples are single images";
 constexpr Foreign foreign[] = {{"ctrl_idx", "0", several},
-                               {"num_frames", "1", one_frame},
-                               {"frames", "1", one_frame},
                                {"p2", "", "all text encoders are given one prompt"},
                                {"n2", "", "all text encoders are given one negative prompt"}};
 
@@ -154,7 +153,7 @@ class Reader {
     if (shown.empty()) shown = name;
     if (value.kind == Kind::null) return;  // as if it were not there
     if (name == "ctrl_img_1") name = "ctrl_img";
-    if (name == "fps") return;  // of single images
+    if (name == "frames") name = "num_frames";
     if (name == "images") return assign_image(shown, value, item);
     for (const auto& [field, key] : image_fields)
       if (name == field) {
@@ -168,6 +167,10 @@ class Reader {
       item.width = integer(name, shown, value);
     else if (name == "height")
       item.height = integer(name, shown, value);
+    else if (name == "num_frames")
+      item.num_frames = integer(name, shown, value);
+    else if (name == "fps")
+      item.fps = number(name, shown, value);
     else if (name == "seed")
       item.seed = integer(name, shown, value);
     else if (name == "sample_steps")
@@ -247,6 +250,8 @@ std::string printed(const SampleItem& item) {
   if (item.neg) add("neg", quoted(*item.neg));
   if (item.width) add("width", fmt::format("{}", *item.width));
   if (item.height) add("height", fmt::format("{}", *item.height));
+  if (item.num_frames) add("num_frames", fmt::format("{}", *item.num_frames));
+  if (item.fps) add("fps", fmt::format("{}", *item.fps));
   if (item.seed) add("seed", fmt::format("{}", *item.seed));
   if (item.guidance_scale) add("guidance_scale", fmt::format("{}", *item.guidance_scale));
   if (item.guidance_rescale) add("guidance_rescale", fmt::format("{}", *item.guidance_rescale));

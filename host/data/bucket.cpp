@@ -1,4 +1,6 @@
 // Aspect-ratio buckets: the size at which an image is trained.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +15,15 @@ int64_t floor_to(double v, int64_t step) {
 }
 
 }  // namespace
+
+std::string text_of(const Bucket& bucket) {
+  const std::string size = fmt::format("{} x {}", bucket.width, bucket.height);
+  return bucket.frames == 1 ? size : fmt::format("{} frames of {}", bucket.frames, size);
+}
+
+std::string clip_text(const Bucket& bucket, const ClipSpec& clip) {
+  return fmt::format("clip {} of {} at {}", bucket.frames, clip.frames, clip.fps);
+}
 
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets) {
   if (size.width < 1 || size.height < 1 || resolution < 1 || step < 1)

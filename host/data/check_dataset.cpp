@@ -62,7 +62,7 @@ class Checker {
 
   DatasetCheck check() {
     survey_.open = [this](const std::vector<fs::path>& files) { return examine(files); };
-    const Dataset dataset = open_dataset(request_.datasets, request_.trigger_word, request_.pixel_step, {},
+    const Dataset dataset = open_dataset(request_.datasets, request_.trigger_word, request_.step, {},
                                          request_.image_keys, request_.split, &survey_);
     check_.datasets = survey_.datasets;
     check_.problems = survey_.problems;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "data/codecs.h"
 #include "data/further_images.h"
 #include "data/image_list.h"
+#include "data/video.h"
 
 namespace lh {
 namespace {
@@ -128,14 +131,19 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
              without.size(), candidates.size(), some_names(without));
 }
 
-// What is kept of an image that can be used: "<hash> <width> <height> <1 for one with more images than one>".
+// What is kept of an image that can be used: "<hash> <width> <height> <1 for one with more images than one>", of a
+// video "<hash> <width> <height> 0 <frames> <frames a second>".
 std::string seen_text(const ImageFile& file, bool animated) {
-  return fmt::format("{} {} {} {}", file.content_hash, file.size.width, file.size.height, animated ? 1 : 0);
+  const std::string text =
+      fmt::format("{} {} {} {}", file.content_hash, file.size.width, file.size.height, animated ? 1 : 0);
+  return is_video_name(file.path) ? fmt::format("{} {} {}", text, file.frames, file.fps) : text;
 }
 
 bool fill_in(ImageFile& file, bool& animated, const std::string& seen) {
   std::istringstream words(seen);
-  return static_cast<bool>(words >> file.content_hash >> file.size.width >> file.size.height >> animated);
+  words >> file.content_hash >> file.size.width >> file.size.height >> animated;
+  if (is_video_name(file.path)) words >> file.frames >> file.fps;
+  return static_cast<bool>(words);
 }
 
 // What images are known by.
@@ -159,17 +167,22 @@ bool check_file(ImageFile& file, const Known& known, Candidate& candidate) {
     if (const auto seen = known.seen->find(file.path); seen && fill_in(file, animated, *seen)) return animated;
   const std::optional<FileStamp> stamp = stamp_of(file.path);
   std::vector<std::byte> bytes;
+  const bool video = is_video_name(file.path);
   try {
-    bytes = read_image_file(file.path);
+    if (!video) bytes = read_image_file(file.path);
   } catch (const Error& error) {
     candidate.unreadable = error.what();
     return false;
   }
   try {
-    file.content_hash = sha256_hex(std::span(bytes));
-    file.size = image_size(bytes, file.path);
-    if (!known.good || !known.good(file.content_hash)) decode_image(bytes, file.path);
-    animated = image_is_animated(bytes, file.path);
+    if (video) {
+      file = open_video(file.path);
+    } else {
+      file.content_hash = sha256_hex(std::span(bytes));
+      file.size = image_size(bytes, file.path);
+      if (!known.good || !known.good(file.content_hash)) decode_image(bytes, file.path);
+      animated = image_is_animated(bytes, file.path);
+    }
     if (known.seen != nullptr && stamp) known.seen->note(file.path, *stamp, seen_text(file, animated));
     return animated;
   } catch (const Error& error) {
@@ -185,6 +198,27 @@ void check_mask(ImageFile& mask, const Known& known, Candidate& candidate) {
     candidate.corrupt =
         fmt::format("mask {}: {} x {} pixels, and its image {} has {} x {}: expected the same shape",
                     mask.path.string(), m.width, m.height, candidate.file.path.filename().string(), i.width, i.height);
+}
+
+// A clip has frames that are all of the video's own.
+void check_clip(const DatasetConfig& config, Candidate& candidate) {
+  const ImageFile& file = candidate.file;
+  if (config.num_frames == 1 || !candidate.corrupt.empty() || !candidate.unreadable.empty()) return;
+  if (!config.shrink_video_to_frames && file.fps <= 0) {
+    candidate.corrupt = fmt::format(
+        "video {}: the file does not say how many frames a second it has, which shrink_video_to_frames: false needs",
+        file.path.string());
+    return;
+  }
+  const double needed = config.shrink_video_to_frames
+                            ? static_cast<double>(config.num_frames)
+                            : 1 + std::floor(static_cast<double>(config.num_frames - 1) * file.fps / config.fps);
+  if (static_cast<double>(file.frames) < needed)
+    candidate.corrupt = fmt::format(
+        "video {}: {} frames at {:.4g} a second, and num_frames: {}{} needs {:.0f}: use a longer video, or fewer "
+        "frames",
+        file.path.string(), file.frames, file.fps, config.num_frames,
+        config.shrink_video_to_frames ? "" : fmt::format(" at {:.4g} a second", config.fps), needed);
 }
 
 void check_image(Candidate& candidate, const Known& known) {
@@ -275,7 +309,7 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
 }
 
 void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std::vector<Candidate>& candidates,
-                 int64_t step, bool inpaint, Dataset& dataset) {
+                 SizeStep step, bool inpaint, Dataset& dataset) {
   for (const int64_t resolution : config.resolution) {
     for (const Candidate& candidate : candidates) {
       Sample sample;
@@ -285,7 +319,11 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.caption = rule.plain(candidate.texts.front());
       sample.texts = candidate.texts;
       sample.rule = rule;
-      sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
+      sample.bucket = choose_bucket(candidate.file.size, resolution, step.pixels, config.buckets);
+      if (step.frames > 0) {
+        sample.bucket.frames = (config.num_frames - 1) / step.frames * step.frames + 1;
+        sample.clip = {config.num_frames, config.shrink_video_to_frames ? 0 : config.fps};
+      }
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
       sample.random_scale = config.random_scale;
@@ -353,11 +391,32 @@ void set_apart(const ValidationSplit& split, Dataset& dataset, std::vector<std::
   dataset.samples = std::move(rest);
 }
 
+void require_unchanged(const ImageFile& file, const std::string& content_hash) {
+  if (content_hash != file.content_hash)
+    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", file.path.string());
+}
+
 std::vector<std::byte> read_unchanged(const ImageFile& file) {
   std::vector<std::byte> bytes = read_image_file(file.path);
-  if (sha256_hex(std::span(bytes)) != file.content_hash)
-    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", file.path.string());
+  require_unchanged(file, sha256_hex(std::span(bytes)));
   return bytes;
+}
+
+// Videos may be larger than memory.
+std::string hash_of_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  Sha256 hash;
+  std::vector<char> piece(1 << 20);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0)
+    hash.update(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
+  if (!in.eof()) fail(Code::data, "video {}: the file cannot be read", path.string());
+  return hash.hex();
+}
+
+Image cut_of(const Image& whole, const ImageCut& cut) {
+  Image image = resize_and_crop(whole, cut.bucket.width, cut.bucket.height, cut.augment.at);
+  recolour(image, cut.augment.hue, cut.augment.gamma);
+  return image;
 }
 
 }  // namespace
@@ -372,11 +431,30 @@ ImageFile open_image(const fs::path& path) {
   return {path, sha256_hex(std::span(bytes)), image_size(bytes, path)};
 }
 
-Image read_cut(const ImageCut& cut) {
-  Image image = resize_and_crop(decode_image(read_unchanged(cut.file), cut.file.path), cut.bucket.width,
-                                cut.bucket.height, cut.augment.at);
-  recolour(image, cut.augment.hue, cut.augment.gamma);
-  return image;
+ImageFile open_video(const fs::path& path) {
+  const VideoInfo info = video_info(path);
+  return {path, hash_of_file(path), info.size, info.frames, info.fps};
+}
+
+Image read_cut(const ImageCut& cut) { return cut_of(decode_image(read_unchanged(cut.file), cut.file.path), cut); }
+
+// Where a clip begins follows from the video's content, so that each run finds it in the cache.
+std::vector<Image> read_clip(const ImageCut& cut) {
+  const ImageFile& file = cut.file;
+  if (!is_video_name(file.path)) return {read_cut(cut)};
+  require_unchanged(file, hash_of_file(file.path));
+  const auto& [count, fps] = cut.clip;
+  std::vector<int64_t> numbers = even_frames(file.frames, count);
+  if (fps > 0) {
+    const auto later = static_cast<int64_t>(std::floor(static_cast<double>(count - 1) * file.fps / fps));
+    Random random(0, Purpose::augment_variant, content_number(file), 0);
+    numbers = frames_at({file.size, file.frames, file.fps}, fps,
+                        static_cast<int64_t>(random.below(static_cast<uint64_t>(file.frames - later))), count);
+  }
+  numbers.resize(static_cast<size_t>(cut.bucket.frames));
+  std::vector<Image> frames = read_frames(file.path, numbers);
+  for (Image& frame : frames) frame = cut_of(frame, cut);
+  return frames;
 }
 
 ImageNumbers image_numbers(const ImageCut& cut) {
@@ -445,7 +523,7 @@ ImageCut Sample::with_mask(ImageCut cut, int64_t number) const {
   return cut;
 }
 
-Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, SizeStep step,
                      const KnownGood& known_good, const ImageKeys& keys, const ValidationSplit& split,
                      DatasetSurvey* survey, SeenFiles* seen) {
   Dataset dataset;
@@ -455,6 +533,12 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     const DatasetConfig& config = all[i];
     const std::string& trigger = config.trigger_word.empty() ? trigger_word : config.trigger_word;
     const CaptionRule rule(config, trigger);
+    if (config.num_frames > 1 && step.frames == 0) {
+      problems.push_back(
+          fmt::format("datasets[{}].num_frames: {}: this is a model of images. Put single frames into {}", i,
+                      config.num_frames, config.folder_path.string()));
+      continue;
+    }
     const ImageList list = list_images(config, problems);
     std::vector<Candidate> candidates(list.images.size());
     for (size_t j = 0; j < candidates.size(); ++j) candidates[j].file.path = list.images[j];
@@ -463,6 +547,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
     check_images(candidates, {known_good, opened_by(survey, candidates), seen, keys});
+    for (Candidate& candidate : candidates) check_clip(config, candidate);
     if (survey != nullptr) note(candidates, config, i, *survey);
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     for (const Candidate& candidate : candidates)

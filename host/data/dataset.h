@@ -15,12 +15,14 @@
 #include "data/caption_rule.h"
 #include "data/further_images.h"
 #include "data/image.h"
+#include "data/size_step.h"
 #include "io/seen_files.h"
 
 namespace lh {
 
 struct Bucket {
   int64_t width = 0, height = 0;  // pixels, multiples of the model's step
+  int64_t frames = 1;             // of a clip
   auto operator<=>(const Bucket&) const = default;
 };
 
@@ -35,6 +37,8 @@ struct ImageFile {
   std::filesystem::path path;
   std::string content_hash;  // SHA-256, hex
   ImageSize size;            // as it is, upright
+  int64_t frames = 1;        // of a video
+  double fps = 0;            // likewise
 };
 using ImageFiles = std::map<std::string, ImageFile>;  // by key of the model's recipe: "control"
 // Of an image's content, for what is drawn by image.
@@ -53,13 +57,22 @@ struct InpaintMask {
   int64_t number = 0;  // of the one that is drawn
 };
 
+// Which frames of a video are taken: `frames` of them, of which the bucket has those that fill the model's latents.
+struct ClipSpec {
+  int64_t frames = 1;
+  double fps = 0;  // a second; 0: spread over the whole video
+  auto operator<=>(const ClipSpec&) const = default;
+};
+
 // An image file scaled and cropped to a bucket, and mirrored; with a mask that is cut likewise, what that leaves of it.
+// Of a video, each frame of a clip likewise.
 struct ImageCut {
   ImageFile file;
   Bucket bucket;
   Flip flip = {};
   Augment augment = {};
   std::optional<InpaintMask> inpaint = {};
+  ClipSpec clip = {};
 };
 
 // Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
@@ -78,6 +91,7 @@ struct Sample {
   CaptionRule rule;
   Bucket bucket;
   Flip flip = {};
+  ClipSpec clip = {};
   bool is_reg = false;
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
@@ -85,7 +99,7 @@ struct Sample {
   double loss_weight = 1;
   int64_t repeats = 1;
   bool is_augmented() const { return random_crop || random_scale || color_aug; }
-  ImageCut cut() const { return {image, bucket, flip}; }
+  ImageCut cut() const { return {.file = image, .bucket = bucket, .flip = flip, .clip = clip}; }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
   uint64_t number() const { return content_number(image); }
@@ -121,6 +135,10 @@ struct ValidationSplit {
 // The bucket for an image: area at most resolution^2, aspect ratio kept as well as `step` allows; never enlarges an
 // image that is smaller than the bucket unless it must (at least one step). Without buckets: the square.
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets);
+
+std::string text_of(const Bucket& bucket);  // "832 x 480", "33 frames of 832 x 480"
+// Which frames of a video a sample or a cut has: "clip 33 of 33 at 0".
+std::string clip_text(const Bucket& bucket, const ClipSpec& clip);
 
 // How many samples of each bucket an epoch has.
 std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples);
@@ -160,16 +178,19 @@ struct DatasetSurvey {
 // DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
 // An image that was seen to be good before and has not been touched since is not read: `seen` knows its hash and size.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
-Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, SizeStep step,
                      const KnownGood& known_good = {}, const ImageKeys& keys = {}, const ValidationSplit& split = {},
                      DatasetSurvey* survey = nullptr, SeenFiles* seen = nullptr);
 
 // Whether an image and its mask are of one shape, but for a pixel that rounding takes.
 bool same_shape(const ImageSize& a, const ImageSize& b);
-// Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
+// Reads, hashes and decodes an image file, or a video. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);
+ImageFile open_video(const std::filesystem::path& path);
 // The pixels of a cut, not mirrored. Throws lh::Error(Code::data) where the file is no longer what it was.
 Image read_cut(const ImageCut& cut);
+// Those of a video's clip, frame by frame.
+std::vector<Image> read_clip(const ImageCut& cut);
 // A mask cut to a bucket, not mirrored: each of its places from 0 to 1, [height, width]. Throws as read_cut does.
 std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at = {});
 

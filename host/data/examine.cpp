@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "data/codecs.h"
 #include "data/thumbnail.h"
+#include "data/video.h"
 
 namespace lh {
 namespace {
@@ -22,31 +23,52 @@ constexpr char good = 'g', corrupt = 'c', unreadable = 'u';  // first byte of an
 
 // What a child sends of a good file, in front of its thumbnail: both ends are one program.
 struct Facts {
-  int64_t width = 0, height = 0;
+  int64_t width = 0, height = 0, frames = 1;
+  double fps = 0;
   bool animated = false;
   std::array<char, 64> hash{};
   Likeness likeness;
 };
 static_assert(std::is_trivially_copyable_v<Facts>);
 
+std::string good_answer(Facts facts, const std::string& content_hash, const Image& image, const Examination& how) {
+  facts.likeness = likeness_of(image);
+  content_hash.copy(facts.hash.data(), facts.hash.size());
+  std::string answer(1 + sizeof facts, good);
+  std::memcpy(answer.data() + 1, &facts, sizeof facts);
+  return answer + jpeg_thumbnail(image, how.thumbnail_side);
+}
+
+// Of its frames the middle one is looked at.
+std::string examine_video(const fs::path& path, const Examination& how) {
+  const ImageFile file = open_video(path);
+  const Image image = read_frames(path, even_frames(file.frames, 1)).front();
+  return good_answer({.width = image.width,
+                      .height = image.height,
+                      .frames = file.frames,
+                      .fps = file.fps,
+                      .hash = {},
+                      .likeness = {}},
+                     file.content_hash, image, how);
+}
+
 std::string examine(const fs::path& path, const Examination& how) {
   std::vector<std::byte> bytes;
+  const bool video = is_video_name(path);
   try {
-    bytes = read_image_file(path);
+    if (!video) bytes = read_image_file(path);
   } catch (const Error& error) {
     return unreadable + std::string(error.what());
   }
   try {
+    if (video) return examine_video(path, how);
     const Image image = how.decode(bytes, path);
-    Facts facts{.width = image.width,
-                .height = image.height,
-                .animated = image_is_animated(bytes, path),
-                .hash = {},
-                .likeness = likeness_of(image)};
-    sha256_hex(std::span<const std::byte>(bytes)).copy(facts.hash.data(), facts.hash.size());
-    std::string answer(1 + sizeof facts, good);
-    std::memcpy(answer.data() + 1, &facts, sizeof facts);
-    return answer + jpeg_thumbnail(image, how.thumbnail_side);
+    return good_answer({.width = image.width,
+                        .height = image.height,
+                        .animated = image_is_animated(bytes, path),
+                        .hash = {},
+                        .likeness = {}},
+                       sha256_hex(std::span<const std::byte>(bytes)), image, how);
   } catch (const Error& error) {
     return corrupt + std::string(error.what());
   }
@@ -64,6 +86,8 @@ ExaminedImage read_answer(const fs::path& path, const ApartAnswer& answer) {
     Facts facts;
     std::memcpy(&facts, answer.text.data() + 1, sizeof facts);
     opened.file.size = {facts.width, facts.height};
+    opened.file.frames = facts.frames;
+    opened.file.fps = facts.fps;
     opened.animated = facts.animated;
     opened.file.content_hash.assign(facts.hash.data(), facts.hash.size());
     image.likeness = facts.likeness;

@@ -9,6 +9,7 @@
 #include "data/caption_files.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
+#include "data/video.h"
 
 namespace lh {
 namespace {
@@ -34,10 +35,13 @@ class Folder {
     else
       for (auto& [image, texts] : list_.texts = read_metadata(dataset_, problems)) list_.images.push_back(image);
     if (list_.images.empty() && problems.empty())
-      problems.push_back(fmt::format("dataset {}: expected images ({}), found none ({} other entries{}){}",
-                                     folder.string(), formats_that_are_read(), others_,
+      problems.push_back(fmt::format("dataset {}: expected {}, found none ({} other entries{}){}{}", folder.string(),
+                                     videos() ? "videos, for num_frames is " + std::to_string(dataset_.num_frames)
+                                              : "images (" + formats_that_are_read() + ")",
+                                     others_,
                                      dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
-                                     list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read)));
+                                     list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read),
+                                     !videos() && videos_ > 0 ? "; videos are read with num_frames above 1" : ""));
     std::ranges::sort(list_.images, {}, [](const fs::path& path) -> const std::string& { return path.native(); });
     std::ranges::sort(list_.not_read);
     return std::move(list_);
@@ -67,19 +71,24 @@ class Folder {
         if (!is_hidden(path)) look(path, problems);
         continue;
       }
-      if (is_image_name(path) && !(dataset_.recursive && is_hidden(path))) {
+      const bool video = is_video_name(path);
+      if ((videos() ? video : is_image_name(path)) && !(dataset_.recursive && is_hidden(path))) {
         list_.images.push_back(path);
         continue;
       }
       ++others_;
-      if (is_any_image_name(path)) list_.not_read.push_back(path.filename().string());
+      videos_ += video ? 1 : 0;
+      if (!videos() && is_any_image_name(path) && !is_image_name(path))
+        list_.not_read.push_back(path.filename().string());
     }
   }
+
+  bool videos() const { return dataset_.num_frames > 1; }
 
   const DatasetConfig& dataset_;
   std::vector<fs::path> within_;  // folders on the way to the one that is looked into, by their own paths
   ImageList list_;
-  int64_t others_ = 0;
+  int64_t others_ = 0, videos_ = 0;  // entries that are not taken; those of them that are videos
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Which image files a dataset has: those of its folder, of the folders in it, or those that its metadata file names.
+// Which image files a dataset has, or video files where it has several frames of each: those of its folder, of the
+// folders in it, or those that its metadata file names.
 #pragma once
 
 #include <filesystem>

@@ -114,9 +114,9 @@ void add_enlarged(std::span<const float> from, int64_t from_h, int64_t from_w, s
 
 }  // namespace
 
-void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, int64_t iterations, double discount,
-                        Random random) {
-  const auto channels = static_cast<int64_t>(noise.size()) / (height * width);
+void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, int64_t channels, int64_t iterations,
+                        double discount, Random random) {
+  const auto frame = static_cast<size_t>(height * width * channels);
   for (int64_t i = 0; i < iterations; ++i) {
     const double ratio = std::pow(random.uniform() * 2 + 2, static_cast<double>(i));
     const auto shrunk = [&](int64_t side) {
@@ -124,8 +124,10 @@ void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, i
     };
     const int64_t h = shrunk(height), w = shrunk(width);
     std::vector<float> coarse(static_cast<size_t>(h * w * channels));
-    random.fill_normal(coarse);
-    add_enlarged(coarse, h, w, noise, height, width, std::pow(discount, static_cast<double>(i)));
+    for (size_t at = 0; at < noise.size(); at += frame) {
+      random.fill_normal(coarse);
+      add_enlarged(coarse, h, w, noise.subspan(at, frame), height, width, std::pow(discount, static_cast<double>(i)));
+    }
     if (h == 1 || w == 1) break;
   }
   double sum = 0, squares = 0;

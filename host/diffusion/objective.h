@@ -65,10 +65,10 @@ void add_noise_offset(std::span<float> noise, int64_t channels, double offset, R
 // below it.
 std::vector<float> perturb(std::span<const float> noise, double gamma, bool drawn, Random random);
 
-// Adds noise of coarser and coarser grids, enlarged bilinearly, to noise [height, width, channels], and scales the sum
-// to a standard deviation of 1: so many times at most, each time discount as strong as the time before, each grid
+// Adds noise of coarser and coarser grids, enlarged bilinearly, to noise [..., height, width, channels], and scales the
+// sum to a standard deviation of 1: so many times at most, each time discount as strong as the time before, each grid
 // smaller by a ratio between 2 and 4 to the power of its number (Whitaker 2023, "multi-resolution noise").
-void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, int64_t iterations, double discount,
-                        Random random);
+void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, int64_t channels, int64_t iterations,
+                        double discount, Random random);
 
 }  // namespace lh

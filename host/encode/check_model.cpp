@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "encode/denoiser_inputs.h"
+#include "encode/latent_shape.h"
 #include "encode/prompt.h"
 #include "passes/adapt.h"
 
@@ -39,7 +40,11 @@ class ModelCheck {
       fail(Code::plugin, "plugin '{}': {}, which this version of lora-host neither trains nor samples", model_.id(),
            what);
     };
-    if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
+    const auto sees_images = [](const auto& input) {
+      return input.second.source == Source::image || input.second.source == Source::inpaint;
+    };
+    if (recipe_.latents.time && std::ranges::any_of(recipe_.inputs, sees_images))
+      refuse("a model of videos is given further images (recipe: latents.axes, inputs)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
     // One of them alone is trained on its share of the levels; the others are other files' business.
     if (std::ranges::count_if(recipe_.denoisers, [&](const auto& one) { return model_.has_role(one.role); }) > 1)
@@ -115,8 +120,9 @@ class ModelCheck {
 
   void denoiser() {
     constexpr const char* role = "denoiser";
-    const int64_t side = recipe_.latents.multiple * 4, channels = recipe_.latents.channels;
-    Sizes sizes{{"batch", 1}, {"height", side}, {"width", side}};
+    const LatentSpec& spec_of = recipe_.latents;
+    Sizes sizes = latent_sizes(spec_of, tried());
+    sizes["batch"] = 1;
     for (const auto& [name, spec] : recipe_.inputs) {
       if (spec.source != Source::conditioner) continue;
       const auto known = conditioning_.find(spec.of);
@@ -137,10 +143,11 @@ class ModelCheck {
     if (std::ranges::none_of(graph.params, [&](const auto& p) { return targets.contain(module_of(p.first)); }))
       fail(Code::plugin, "plugin '{}': recipe: lora.targets match no linear layer of the denoiser: {}", model_.id(),
            fmt::join(recipe_.lora_targets, " and "));
-    const Shape latents{1, side, side, channels};
+    const Shape latents = latent_shape(spec_of, sizes, 1, spec_of.channels);
     if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
-    if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
-      wrong(role, "input 'latents' is {}, expected [B, height, width, channels]", given.text());
+    if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != latents.rank())
+      wrong(role, "input 'latents' is {}, expected [B, {}height, width, channels]", given.text(),
+            spec_of.time ? "time, " : "");
     inputs(graph, sizes);
     const auto output = graph.outputs.find("output");
     if (output == graph.outputs.end()) wrong(role, "has no output 'output'; it gives {}", list(graph.outputs));
@@ -169,12 +176,20 @@ class ModelCheck {
 
   void vae() const {
     const LatentSpec& latents = recipe_.latents;
-    const int64_t places = latents.multiple * 4, pixels = places * latents.downscale;
-    const Graph encode = model_.build("vae.encode", {{"batch", 1}, {"height", pixels}, {"width", pixels}}, compute_);
-    expect(encode, "vae.encode", "image", {1, pixels, pixels, 3}, "posterior",
-           {1, places, places, 2 * latents.channels});
-    const Graph decode = model_.build("vae.decode", {{"batch", 1}, {"height", places}, {"width", places}}, compute_);
-    expect(decode, "vae.decode", "latents", {1, places, places, latents.channels}, "image", {1, pixels, pixels, 3});
+    Sizes pixels = pixel_sizes(latents, tried()), places = latent_sizes(latents, tried());
+    pixels["batch"] = places["batch"] = 1;
+    const Shape image = latent_shape(latents, pixels, 1, 3);
+    const Graph encode = model_.build("vae.encode", pixels, compute_);
+    expect(encode, "vae.encode", "image", image, "posterior", latent_shape(latents, places, 1, 2 * latents.channels));
+    const Graph decode = model_.build("vae.decode", places, compute_);
+    expect(decode, "vae.decode", "latents", latent_shape(latents, places, 1, latents.channels), "image", image);
+  }
+
+  // A small image, or a clip of two places of time.
+  Bucket tried() const {
+    const LatentSpec& latents = recipe_.latents;
+    const int64_t side = 4 * latents.pixel_step();
+    return {side, side, latents.time ? latents.frames(2) : 1};
   }
 
   void expect(const Graph& graph, const char* role, const char* in, const Shape& in_shape, const char* out,

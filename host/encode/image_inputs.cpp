@@ -1,6 +1,7 @@
 #include "encode/image_inputs.h"
 
 #include <algorithm>
+#include <array>
 
 #include "data/inpaint_mask.h"
 
@@ -93,7 +94,7 @@ NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Ra
       out.emplace(name, latents_.mean(cut));
       continue;
     }
-    HostTensor pixels = image_to_tensor(read_cut(cut), own.flip);
+    HostTensor pixels = images_to_tensor(std::array{read_cut(cut)}, own.flip);
     out.emplace(
         name, spec.image == InputSpec::Image::pixels ? std::move(pixels) : mask_of(pixels, recipe_.latents.downscale));
   }

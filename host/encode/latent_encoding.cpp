@@ -10,6 +10,8 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "data/inpaint_mask.h"
+#include "data/video.h"
+#include "encode/latent_shape.h"
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "run/weights.h"
@@ -29,27 +31,33 @@ void clear(HostTensor& pixels, const std::vector<uint8_t>& mask) {
 
 }  // namespace
 
-HostTensor image_to_tensor(const Image& image, Flip flip) {
-  HostTensor tensor(Desc{DType::f32, {1, image.height, image.width, 3}});
-  const std::span<float> out = tensor.as<float>();
-  for (int64_t y = 0; y < image.height; ++y)
-    for (int64_t x = 0; x < image.width; ++x)
-      for (int64_t c = 0; c < 3; ++c) {
-        const int64_t row = flip.y ? image.height - 1 - y : y, column = flip.x ? image.width - 1 - x : x;
-        out[static_cast<size_t>((y * image.width + x) * 3 + c)] =
-            static_cast<float>(image.rgb[static_cast<size_t>((row * image.width + column) * 3 + c)]) / 127.5f - 1.0f;
-      }
+HostTensor images_to_tensor(std::span<const Image> images, Flip flip) {
+  const int64_t height = images[0].height, width = images[0].width;
+  HostTensor tensor(Desc{DType::f32, {static_cast<int64_t>(images.size()), height, width, 3}});
+  float* out = tensor.as<float>().data();
+  for (const Image& image : images)
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t x = 0; x < width; ++x)
+        for (int64_t c = 0; c < 3; ++c) {
+          const int64_t row = flip.y ? height - 1 - y : y, column = flip.x ? width - 1 - x : x;
+          *out++ = static_cast<float>(image.rgb[static_cast<size_t>((row * width + column) * 3 + c)]) / 127.5f - 1.0f;
+        }
   return tensor;
 }
 
-Image tensor_to_image(const HostTensor& tensor) {
-  const Shape& shape = tensor.desc.shape;  // [1, H, W, 3]
+std::vector<Image> tensor_to_images(const HostTensor& tensor) {
+  const Shape& shape = tensor.desc.shape;  // [1, (T,) H, W, 3]
   const HostTensor values = converted(tensor, DType::f32);
-  Image image{shape[2], shape[1], std::vector<uint8_t>(static_cast<size_t>(shape.numel()))};
-  std::ranges::transform(values.as<float>(), image.rgb.begin(), [](float v) {
-    return static_cast<uint8_t>(std::lround(std::clamp((v + 1.0f) * 127.5f, 0.0f, 255.0f)));
-  });
-  return image;
+  const int64_t height = shape[shape.rank() - 3], width = shape[shape.rank() - 2];
+  const auto each = static_cast<size_t>(height * width * 3);
+  std::vector<Image> images;
+  for (std::span<const float> rest = values.as<float>(); !rest.empty(); rest = rest.subspan(each)) {
+    Image& image = images.emplace_back(Image{width, height, std::vector<uint8_t>(each)});
+    std::ranges::transform(rest.first(each), image.rgb.begin(), [](float v) {
+      return static_cast<uint8_t>(std::lround(std::clamp((v + 1.0f) * 127.5f, 0.0f, 255.0f)));
+    });
+  }
+  return images;
 }
 
 LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder)
@@ -65,7 +73,7 @@ LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesy
 
 const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) const {
   if (const auto it = encoders_.find(bucket); it != encoders_.end()) return it->second;
-  const VaePlan plan = vae_.fit(VaeRole::encode, {bucket.width, bucket.height}, room_);
+  const VaePlan plan = vae_.fit(VaeRole::encode, bucket, room_);
   plan.require(room_);
   return encoders_.emplace(bucket, Encoder{plan.grid, fingerprint(plan.graph)}).first->second;
 }
@@ -82,6 +90,7 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   if (cut.inpaint)
     rest += ";inpaint/1 " +
             (cut.inpaint->file ? cut.inpaint->file->content_hash : fmt::format("drawn {}", cut.inpaint->number));
+  if (is_video_name(cut.file.path)) rest += ";clip/1 " + clip_text(cut.bucket, cut.clip);
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
@@ -98,7 +107,7 @@ int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const 
   int64_t bytes = 0;
   for (const ImageCut& cut : cuts)
     if (cache_.on_disk() && !cache_.contains(key(cut)))
-      bytes += cut.bucket.width / spec.downscale * (cut.bucket.height / spec.downscale) * 2 * spec.channels *
+      bytes += latent_shape(spec, latent_sizes(spec, cut.bucket), 1, 2 * spec.channels).numel() *
                static_cast<int64_t>(sizeof(float));
   return bytes;
 }
@@ -125,7 +134,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
     const ImageCut& cut = *cuts[index];
     if (!program || bucket != cut.bucket) {
       bucket = cut.bucket;
-      plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles));
+      plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles, bucket.frames));
       if (!plan->grid.whole()) log_info("the VAE encodes images of {}", plan->text());
       if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
@@ -142,7 +151,9 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
 }
 
 HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Program& program) const {
-  HostTensor pixels = image_to_tensor(read_cut(cut), cut.flip);
+  HostTensor pixels = images_to_tensor(read_clip(cut), cut.flip);
+  const LatentSpec& spec = vae_.model.recipe().latents;
+  pixels.desc.shape = latent_shape(spec, pixel_sizes(spec, cut.bucket), 1, 3);
   if (cut.inpaint) clear(pixels, inpaint_mask(cut));
   HostTensor posterior = in_tiles(pixels, plan.pixels(), plan.grid, [&](const HostTensor& tile) {
     program.set_input("image", tile);
@@ -155,8 +166,7 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Prog
 
 TensorCache::Check LatentEncoding::check(const ImageCut& cut) const {
   const LatentSpec& spec = vae_.model.recipe().latents;
-  const Desc wanted{DType::f32,
-                    {1, cut.bucket.height / spec.downscale, cut.bucket.width / spec.downscale, 2 * spec.channels}};
+  const Desc wanted{DType::f32, latent_shape(spec, latent_sizes(spec, cut.bucket), 1, 2 * spec.channels)};
   return [wanted](const NamedTensors& entry) -> std::string {
     if (entry.size() != 1 || !entry.contains("posterior")) return "expected one tensor, `posterior`";
     const HostTensor& posterior = entry.at("posterior");
@@ -180,7 +190,7 @@ HostTensor LatentEncoding::mean(const ImageCut& cut) {
   const TensorCache::Entry entry = prepared(cut);
   const HostTensor& both = entry->at("posterior");
   const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
-  HostTensor mean(Desc{DType::f32, both.desc.shape.with(3, static_cast<int64_t>(channels))});
+  HostTensor mean(Desc{DType::f32, both.desc.shape.with(-1, static_cast<int64_t>(channels))});
   const std::span<const float> from = both.as<float>();
   const std::span<float> to = mean.as<float>();
   for (size_t i = 0; i < to.size(); ++i) to[i] = from[i / channels * 2 * channels + i % channels];

@@ -1,4 +1,4 @@
-// Images to latents: decode, crop to the bucket, VAE encoder, behind a cache.
+// Images and clips to latents: decode, crop to the bucket, VAE encoder, behind a cache.
 #pragma once
 
 #include <map>
@@ -28,9 +28,9 @@ class LatentEncoding {
   // A draw of it is asked for soon.
   void will_need(const ImageCut& cut) const { cache_.will_need(key(cut)); }
   bool known(const std::string& content_hash) const;  // some cut of this image was cached when this was made
-  // Of the posterior in model space, which must have been prepared: the mean, float32 [1, h, w, C].
+  // Of the posterior in model space, which must have been prepared: the mean, float32 [1, (t,) h, w, C].
   HostTensor mean(const ImageCut& cut);
-  // A draw of it, mean + deviation * normal: [h, w, C].
+  // A draw of it, mean + deviation * normal: [(t,) h, w, C].
   void draw(const ImageCut& cut, Random random, std::span<float> out);
 
  private:
@@ -44,7 +44,7 @@ class LatentEncoding {
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
   TensorCache::Check check(const ImageCut& cut) const;
   TensorCache::Entry find(const ImageCut& cut) { return cache_.find(key(cut), check(cut)); }
-  TensorCache::Entry prepared(const ImageCut& cut);  // `posterior`: mean and standard deviation, float32 [1, h, w, 2C]
+  TensorCache::Entry prepared(const ImageCut& cut);  // `posterior`: mean and deviation, float32 [1, (t,) h, w, 2C]
   Vae vae_;
   MemoryRoom room_;
   mutable std::map<Bucket, Encoder> encoders_;  // as far as asked for
@@ -53,8 +53,9 @@ class LatentEncoding {
   std::string weights_;                  // fingerprint of the VAE's files
 };
 
-// RGB bytes to float32 [1, H, W, 3] in [-1, 1], and back with clamping.
-HostTensor image_to_tensor(const Image& image, Flip flip);
-Image tensor_to_image(const HostTensor& tensor);
+// RGB bytes of images of one size to float32 [n, H, W, 3] in [-1, 1]; and back with clamping, of [1, H, W, 3] one
+// image, of [1, T, H, W, 3] each frame.
+HostTensor images_to_tensor(std::span<const Image> images, Flip flip);
+std::vector<Image> tensor_to_images(const HostTensor& tensor);
 
 }  // namespace lh

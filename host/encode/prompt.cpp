@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -70,7 +71,7 @@ std::map<std::string, int64_t> picture_dimensions(const PictureSizes& sizes, con
 }
 
 HostTensor picture(const ImageCut& cut, const Bucket& size) {
-  return image_to_tensor(resize_and_crop(read_cut(cut), size.width, size.height), cut.flip);
+  return images_to_tensor(std::array{resize_and_crop(read_cut(cut), size.width, size.height)}, cut.flip);
 }
 
 }  // namespace lh

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "encode/latent_shape.h"
+
 namespace lh {
 namespace {
 
@@ -24,10 +26,9 @@ int64_t varying(const std::vector<Sizes>& lengths) {
 }  // namespace
 
 Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
-  Sizes sizes = lengths;
+  Sizes sizes = latent_sizes(latents, bucket);
+  sizes.insert(lengths.begin(), lengths.end());
   sizes["batch"] = batch;
-  sizes["height"] = bucket.height / latents.downscale;
-  sizes["width"] = bucket.width / latents.downscale;
   return sizes;
 }
 

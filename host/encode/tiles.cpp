@@ -16,31 +16,50 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Weight of the upper of two tiles that share `overlap` places, at the middle of place k; the lower one has the rest.
 float ramp(int64_t k, int64_t overlap) { return static_cast<float>(2 * k + 1) / static_cast<float>(2 * overlap); }
 
-// [1, rows.size, columns.size, C] from [1, H, W, C].
+// The same frames and channels with other rows and columns.
+Shape with_area(const Shape& shape, int64_t rows, int64_t columns) {
+  const int64_t axes = shape.rank();
+  return shape.with(axes - 3, rows).with(axes - 2, columns);
+}
+
+// What [1, (T,) H, W, C] is of.
+struct Axes {
+  explicit Axes(const Shape& shape)
+      : frames(shape.rank() == 5 ? shape[1] : 1),
+        height(shape[shape.rank() - 3]),
+        width(shape[shape.rank() - 2]),
+        channels(shape[shape.rank() - 1]) {}
+  int64_t frames, height, width, channels;
+};
+
+// [1, (T,) rows.size, columns.size, C] from [1, (T,) H, W, C].
 HostTensor part_of(const HostTensor& whole, const TileGrid& grid, size_t row, size_t column) {
-  const Shape& shape = whole.desc.shape;
-  HostTensor part(Desc{whole.desc.dtype, {1, grid.rows.size, grid.columns.size, shape[3]}});
-  const int64_t place = shape[3] * dtype_size(whole.desc.dtype), line = grid.columns.size * place;
-  for (int64_t y = 0; y < grid.rows.size; ++y) {
-    const int64_t from = ((grid.rows.starts[row] + y) * shape[2] + grid.columns.starts[column]) * place;
-    std::copy_n(whole.data.begin() + from, line, part.data.begin() + y * line);
-  }
+  const Axes axes(whole.desc.shape);
+  HostTensor part(Desc{whole.desc.dtype, with_area(whole.desc.shape, grid.rows.size, grid.columns.size)});
+  const int64_t place = axes.channels * dtype_size(whole.desc.dtype), line = grid.columns.size * place;
+  auto to = part.data.begin();
+  for (int64_t frame = 0; frame < axes.frames; ++frame)
+    for (int64_t y = 0; y < grid.rows.size; ++y, to += line) {
+      const int64_t above = frame * axes.height + grid.rows.starts[row] + y;
+      std::copy_n(whole.data.begin() + (above * axes.width + grid.columns.starts[column]) * place, line, to);
+    }
   return part;
 }
 
 // Adds a part to the whole it is of, weighted; both float32.
 void add_part(const HostTensor& part, const TileGrid& grid, size_t row, size_t column, HostTensor& whole) {
   const std::vector<float> down = grid.rows.weights(row), across = grid.columns.weights(column);
-  const Shape& shape = whole.desc.shape;
+  const Axes axes(whole.desc.shape);
   const float* in = part.as<float>().data();
-  for (int64_t y = 0; y < grid.rows.size; ++y) {
-    const int64_t to = ((grid.rows.starts[row] + y) * shape[2] + grid.columns.starts[column]) * shape[3];
-    float* out = whole.as<float>().data() + to;
-    for (const float x : across) {
-      const float weight = down[static_cast<size_t>(y)] * x;
-      for (int64_t c = 0; c < shape[3]; ++c) *out++ += weight * *in++;
+  for (int64_t frame = 0; frame < axes.frames; ++frame)
+    for (int64_t y = 0; y < grid.rows.size; ++y) {
+      const int64_t above = frame * axes.height + grid.rows.starts[row] + y;
+      float* out = whole.as<float>().data() + (above * axes.width + grid.columns.starts[column]) * axes.channels;
+      for (const float x : across) {
+        const float weight = down[static_cast<size_t>(y)] * x;
+        for (int64_t c = 0; c < axes.channels; ++c) *out++ += weight * *in++;
+      }
     }
-  }
 }
 
 }  // namespace
@@ -96,10 +115,10 @@ HostTensor in_tiles(const HostTensor& source, const TileGrid& from, const TileGr
   for (size_t row = 0; row < from.rows.starts.size(); ++row)
     for (size_t column = 0; column < from.columns.starts.size(); ++column) {
       const HostTensor made = make(part_of(source, from, row, column));
-      const Desc expected{DType::f32, {1, to.rows.size, to.columns.size, made.desc.shape[3]}};
+      const Desc expected{DType::f32, with_area(made.desc.shape, to.rows.size, to.columns.size)};
       if (made.desc != expected) fail(Code::internal, "a tile is {}, expected {}", made.desc.text(), expected.text());
       if (result.data.empty())
-        result = HostTensor(Desc{DType::f32, {1, to.rows.length, to.columns.length, made.desc.shape[3]}});
+        result = HostTensor(Desc{DType::f32, with_area(made.desc.shape, to.rows.length, to.columns.length)});
       add_part(made, to, row, column, result);
     }
   return result;

@@ -38,7 +38,7 @@ std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downsc
 
 // An image made tile by tile. `make` gets parts of `source` [1, H, W, C], cut by `from`, and gives float32
 // [1, h, w, C'], which go to the places of `to` (the tiles of `from`, coarser or finer) in the result. An image in
-// one tile is what `make` gives for it.
+// one tile is what `make` gives for it. A clip [1, T, H, W, C] likewise, each tile with all frames.
 HostTensor in_tiles(const HostTensor& source, const TileGrid& from, const TileGrid& to,
                     const std::function<HostTensor(const HostTensor&)>& make);
 

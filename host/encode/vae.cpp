@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "encode/latent_shape.h"
 #include "passes/prune.h"
 #include "run/weights.h"
 #include "run/workspace.h"
@@ -24,7 +25,8 @@ int64_t MemoryRoom::total(const VaeMemory& vae) const {
 
 std::string VaePlan::text() const {
   const TileGrid p = pixels();
-  const std::string size = fmt::format("{} x {} pixels", p.columns.length, p.rows.length);
+  std::string size = fmt::format("{} x {} pixels", p.columns.length, p.rows.length);
+  if (frames > 1) size += fmt::format(" and {} frames", frames);
   if (grid.whole()) return size;
   return fmt::format("{} in {} x {} tiles of {} x {}", size, p.columns.starts.size(), p.rows.starts.size(),
                      p.columns.size, p.rows.size);
@@ -51,19 +53,20 @@ std::string key_of(const Model& model) {
 
 }  // namespace
 
-VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
+VaePlan Vae::plan(VaeRole role, const TileGrid& grid, int64_t frames) const {
   const bool encode = role == VaeRole::encode;
   if (!model.checkpoint().has("vae"))
     fail(Code::config, "{}: the VAE is needed to {} images, but no file was given for it", key_of(model),
          encode ? "encode" : "decode");
-  const int64_t downscale = model.recipe().latents.downscale;
-  const int64_t unit = encode ? downscale : 1;  // what goes in: pixels or latent places
-  const Sizes sizes{{"batch", 1}, {"height", grid.rows.size * unit}, {"width", grid.columns.size * unit}};
+  const LatentSpec& latents = model.recipe().latents;
+  const int64_t downscale = latents.downscale;
+  const Bucket tile{grid.columns.size * downscale, grid.rows.size * downscale, frames};
+  Sizes sizes = encode ? pixel_sizes(latents, tile) : latent_sizes(latents, tile);
+  sizes["batch"] = 1;
   Graph graph = model.build(encode ? "vae.encode" : "vae.decode", sizes, compute);
   const char* output = encode ? "posterior" : "image";
-  const LatentSpec& latents = model.recipe().latents;
-  const int64_t times = encode ? 1 : downscale;
-  const Shape expected{1, grid.rows.size * times, grid.columns.size * times, encode ? 2 * latents.channels : 3};
+  const Shape expected = encode ? latent_shape(latents, latent_sizes(latents, tile), 1, 2 * latents.channels)
+                                : latent_shape(latents, pixel_sizes(latents, tile), 1, 3);
   const auto found = graph.outputs.find(output);
   if (found == graph.outputs.end())
     fail(Code::plugin, "plugin '{}', role {}: has no output '{}'", model.id(), encode ? "vae.encode" : "vae.decode",
@@ -81,16 +84,16 @@ VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
                          .arena = plan.bytes,
                          .workspace = workspace_bytes(device, graph, plan),
                          .constants = constant_bytes(graph)};
-  return {role, grid, downscale, std::move(graph), std::move(plan), memory};
+  return {role, grid, downscale, frames, std::move(graph), std::move(plan), memory};
 }
 
-VaePlan Vae::fit(VaeRole role, ImageSize image, const MemoryRoom& room) const {
+VaePlan Vae::fit(VaeRole role, const Bucket& image, const MemoryRoom& room) const {
   const int64_t downscale = model.recipe().latents.downscale;
   const std::vector<TileGrid> choices =
       tile_choices(image.height / downscale, image.width / downscale, downscale, tile);
   std::optional<VaePlan> planned;
   for (const TileGrid& grid : choices) {
-    planned.emplace(plan(role, grid));
+    planned.emplace(plan(role, grid, image.frames));
     if (room.total(planned->memory) <= room.limit) break;
   }
   return std::move(*planned);

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "data/image.h"
+#include "data/dataset.h"
 #include "encode/tiles.h"
 #include "plugin/model.h"
 #include "run/device.h"
@@ -34,6 +34,7 @@ struct VaePlan {
   VaeRole role;
   TileGrid grid;      // in latent places
   int64_t downscale;  // pixels of one
+  int64_t frames;     // of a clip
   Graph graph;        // of one tile; its one output is the image or the posterior
   Plan plan;
   VaeMemory memory;
@@ -50,9 +51,9 @@ struct Vae {
   DType compute;
   int64_t tile = 0;  // pixels; 0: as large as fits
 
-  VaePlan plan(VaeRole role, const TileGrid& grid) const;
+  VaePlan plan(VaeRole role, const TileGrid& grid, int64_t frames) const;
   // The largest tiles that fit into the room; the smallest where none do.
-  VaePlan fit(VaeRole role, ImageSize image, const MemoryRoom& room) const;
+  VaePlan fit(VaeRole role, const Bucket& image, const MemoryRoom& room) const;
   // Throws lh::Error when what it gave has a NaN or infinity; `image` says of what.
   void require_finite(VaeRole role, const HostTensor& given, const std::string& image) const;
 };

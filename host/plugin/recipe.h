@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "core/pattern.h"
 #include "data/further_images.h"
+#include "data/size_step.h"
 #include "data/tokenizer_spec.h"
 
 namespace lh {
@@ -31,8 +32,11 @@ struct LatentSpec {
   int64_t downscale = 8;       // pixels of one place of height and width
   int64_t multiple = 1;        // latent sides are multiples of it
   bool time = false;           // there is an axis of time
-  int64_t time_downscale = 1;  // frames of one place of it
+  int64_t time_downscale = 1;  // frames of one place of it, but for the first, which is of one frame
   int64_t pixel_step() const { return downscale * multiple; }
+  SizeStep size_step() const { return {pixel_step(), time ? time_downscale : 0}; }
+  int64_t times(int64_t frames) const { return (frames - 1) / time_downscale + 1; }
+  int64_t frames(int64_t times) const { return (times - 1) * time_downscale + 1; }
 };
 
 // What one input of the denoiser's graph is given. encode/denoiser_inputs.h says how each source is made.

@@ -5,13 +5,15 @@
 
 #include "core/random.h"
 #include "core/rows.h"
+#include "encode/latent_shape.h"
 #include "run/workspace.h"
 
 namespace lh {
 namespace {
 
 int64_t image_tokens(const SampleRequest& request, const LatentSpec& latents) {
-  return request.height / latents.pixel_step() * (request.width / latents.pixel_step());
+  return latent_shape(latents, latent_sizes(latents, request.bucket()), 1, 1).numel() /
+         (latents.multiple * latents.multiple);
 }
 
 }  // namespace
@@ -32,12 +34,10 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
 
 Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                                      const std::vector<int64_t>& skip_layers, const Streaming& streaming) const {
-  const int64_t downscale = model_.recipe().latents.downscale;
   Compiled compiled;
-  compiled.sizes = lengths;
+  compiled.sizes = latent_sizes(model_.recipe().latents, like_.bucket());
+  compiled.sizes.insert(lengths.begin(), lengths.end());
   compiled.sizes["batch"] = batch;
-  compiled.sizes["height"] = like_.height / downscale;
-  compiled.sizes["width"] = like_.width / downscale;
   compiled.graph =
       build_sample_graph(model_, compiled.sizes, select, compute,
                          skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}}, streaming);
@@ -113,7 +113,7 @@ HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, Na
                             const std::function<bool()>& cancelled) {
   images_ = std::move(images);
   const LatentSpec& latents = model_.recipe().latents;
-  const Shape shape{1, like_.height / latents.downscale, like_.width / latents.downscale, latents.channels};
+  const Shape shape = latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels);
   const auto normal = [&](Purpose purpose, int64_t step, int64_t draw) {
     HostTensor noise(Desc{DType::f32, shape});
     Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))

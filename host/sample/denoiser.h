@@ -30,7 +30,7 @@ class Denoiser {
   };
   Memory memory() const;
   void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
-  // Latents in model space, float32 [1, h, w, C]. The request's prompts must be prepared in `text`.
+  // Latents in model space, float32 [1, (t,) h, w, C]. The request's prompts must be prepared in `text`.
   // images: of the request, by input (ImageInputs::make); empty for models that are given none.
   HostTensor sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
                     const std::function<bool()>& cancelled);

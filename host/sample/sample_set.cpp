@@ -105,13 +105,12 @@ std::set<Bucket> SampleSet::sizes() const {
 
 void SampleSet::plan_decoding(const Vae& vae, const MemoryRoom& room) {
   decoders_.clear();
-  for (const Bucket& size : sizes())
-    decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, {size.width, size.height}, room)));
+  for (const Bucket& size : sizes()) decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, size, room)));
 }
 
 VaeMemory SampleSet::decoding_in(const Vae& vae, const MemoryRoom& room) const {
   VaeMemory all;
-  for (const Bucket& size : sizes()) all.join(vae.fit(VaeRole::decode, {size.width, size.height}, room).memory);
+  for (const Bucket& size : sizes()) all.join(vae.fit(VaeRole::decode, size, room).memory);
   return all;
 }
 
@@ -136,8 +135,9 @@ void SampleSet::bind_decoders(std::byte* arena) {
   for (auto& [size, decoder] : decoders_) weights = decoder.bind(arena, weights);
 }
 
-Image SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
-  return std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first)->second.decode(latents);
+Picture SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
+  const auto made = std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first);
+  return {made->second.decode(latents), request.fps};
 }
 
 }  // namespace lh

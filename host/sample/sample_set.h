@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/sample_file.h"
 #include "sample/denoiser.h"
 
 namespace lh {
@@ -37,7 +38,7 @@ class SampleSet {
   VaeMemory decoding() const;
   std::string decoding_text() const;  // of the largest
   void bind_decoders(std::byte* arena);
-  Image decode(const SampleRequest& request, const HostTensor& latents);
+  Picture decode(const SampleRequest& request, const HostTensor& latents);
 
  private:
   std::set<Bucket> sizes() const;

@@ -16,11 +16,16 @@ namespace lh {
 
 SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item,
                                uint64_t seed) {
+  const auto of_item = [&](bool its) { return its ? fmt::format(" for the prompt \"{}\"", item.prompt) : ""; };
   const int64_t step = recipe.latents.pixel_step();
   const int64_t width = item.width.value_or(config.width), height = item.height.value_or(config.height);
   if (width % step != 0 || height % step != 0)
     fail(Code::config, "sample.width and sample.height must be multiples of {} for this model, are {} and {}{}", step,
-         width, height, item.width || item.height ? fmt::format(" for the prompt \"{}\"", item.prompt) : "");
+         width, height, of_item(item.width || item.height));
+  const int64_t asked = item.num_frames.value_or(config.num_frames);
+  if (asked > 1 && !recipe.latents.time)
+    fail(Code::config, "sample.num_frames: {}: this is a model of images, expected 1{}", asked,
+         of_item(item.num_frames.has_value()));
   SampleConfig own = config;
   if (item.guidance_scale) own.guidance_scale = item.guidance_scale;
   if (item.renorm_cfg) own.renorm_cfg = item.renorm_cfg;
@@ -32,7 +37,9 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
           .negative = item.neg.value_or(config.neg),
           .width = width,
           .height = height,
+          .frames = recipe.latents.frames(recipe.latents.times(asked)),
           .steps = steps > 0 ? steps : recipe.sampling.steps,
+          .fps = item.fps.value_or(config.fps),
           .guidance = guidance_of(own, recipe),
           .seed = item.seed ? static_cast<uint64_t>(*item.seed) : seed,
           .strength = item.network_multiplier.value_or(config.network_multiplier)};
@@ -131,7 +138,7 @@ std::shared_ptr<const Weights> Decoder::bind(std::byte* arena, std::shared_ptr<c
   return weights_;
 }
 
-Image Decoder::decode(const HostTensor& latents) {
+std::vector<Image> Decoder::decode(const HostTensor& latents) {
   if (!all_finite(latents))
     fail(
         Code::numeric,
@@ -143,7 +150,7 @@ Image Decoder::decode(const HostTensor& latents) {
     return converted(program_->output("image"), DType::f32);
   });
   vae_.require_finite(VaeRole::decode, image, "a sample");
-  return tensor_to_image(image);
+  return tensor_to_images(image);
 }
 
 }  // namespace lh

@@ -18,12 +18,13 @@ namespace lh {
 
 struct SampleRequest {
   std::string prompt, negative;
-  int64_t width = 512, height = 512, steps = 20;
+  int64_t width = 512, height = 512, frames = 1, steps = 20;
+  double fps = 16;  // that a clip is shown at
   Guidance guidance;
   uint64_t seed = 42;
   double strength = 1;     // of the trained adapter
   ImageFiles images = {};  // that it is made from, where the model is given some
-  Bucket bucket() const { return {width, height}; }
+  Bucket bucket() const { return {width, height, frames}; }
   // The image of which a model for inpainting paints a part; without one only what its images are cut to.
   ImageCut cut() const;
   // Its texts with the pictures that the text encoder is shown.
@@ -40,7 +41,7 @@ class Decoder {
   // Loads the weights, unless another decoder of the same VAE has; gives them for the next. The arena may be shared
   // with programs that do not run at the same time.
   std::shared_ptr<const Weights> bind(std::byte* arena, std::shared_ptr<const Weights> weights = nullptr);
-  Image decode(const HostTensor& latents);
+  std::vector<Image> decode(const HostTensor& latents);  // one, or the frames of a clip
 
  private:
   Vae vae_;

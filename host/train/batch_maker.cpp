@@ -7,6 +7,7 @@
 #include "compile/prior.h"
 #include "core/rows.h"
 #include "diffusion/training_guidance.h"
+#include "encode/latent_shape.h"
 
 namespace lh {
 
@@ -20,7 +21,7 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
   if (train.noise_offset > 0)
     add_noise_offset(noise, latents.channels, train.noise_offset, random(Purpose::noise_offset));
   if (train.multires_noise_iterations > 0)
-    add_multires_noise(noise, sizes.at("height"), sizes.at("width"), train.multires_noise_iterations,
+    add_multires_noise(noise, sizes.at("height"), sizes.at("width"), latents.channels, train.multires_noise_iterations,
                        train.multires_noise_discount, random(Purpose::multires_noise));
   if (train.ip_noise_gamma > 0)
     perturbed =
@@ -51,10 +52,9 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   const LatentSpec& spec = p_.model.recipe().latents;
   const auto size = static_cast<int64_t>(uses.size());
   const Sizes sizes = shape.sizes(spec, size);
-  const int64_t h = sizes.at("height"), w = sizes.at("width");
-  const auto count = static_cast<size_t>(h * w * spec.channels);
-
-  HostTensor latents(Desc{DType::f32, {size, h, w, spec.channels}}), target(latents.desc);
+  HostTensor latents(Desc{DType::f32, latent_shape(spec, sizes, size, spec.channels)}), target(latents.desc);
+  const size_t count = latents.as<float>().size() / uses.size();
+  const Shape by_place = latents.desc.shape.with(-1, 1);
   std::vector<float> weights, widths, places;
   std::vector<InputRow> rows;
   std::vector<TensorCache::Entry> conditionings;       // that rows point to
@@ -79,7 +79,8 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
     widths.push_back(row.level.width);
     if (p_.masked()) {
       const std::vector<float> counts = p_.masks.at(sample, use.cut.augment.at);
-      places.insert(places.end(), counts.begin(), counts.end());
+      const size_t frames = count / static_cast<size_t>(spec.channels) / counts.size();
+      for (size_t frame = 0; frame < frames; ++frame) places.insert(places.end(), counts.begin(), counts.end());
     }
     rows.push_back(std::move(row));
   }
@@ -96,11 +97,10 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
       std::vector<float> hidden(places.size());
       std::ranges::transform(places, hidden.begin(), [](float seen) { return 1 - seen; });
       const std::vector<float> each(uses.size(), static_cast<float>(p_.config.train.inverted_mask_prior_multiplier));
-      in.tensors[prior_weight] =
-          HostTensor::from_floats({size, h, w, 1}, place_weights(each, std::move(hidden), normalized));
+      in.tensors[prior_weight] = HostTensor::from_floats(by_place, place_weights(each, std::move(hidden), normalized));
     }
     in.tensors["loss_weight"] =
-        HostTensor::from_floats({size, h, w, 1}, place_weights(weights, std::move(places), normalized));
+        HostTensor::from_floats(by_place, place_weights(weights, std::move(places), normalized));
   } else {
     in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
   }

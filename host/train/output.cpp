@@ -74,19 +74,23 @@ void Output::metrics(int64_t step, const StepMetrics& values) {
   if (values.validation_loss) events_->scalar("validation_loss", step, static_cast<float>(*values.validation_loss));
 }
 
-std::filesystem::path Output::sample_path(int64_t step, size_t index) const {
-  return folder_ / "samples" / fmt::format("{:09}_{}.png", step, index);
+std::optional<std::filesystem::path> Output::found_sample(int64_t step, size_t index) const {
+  for (const std::string_view extension : sample_extensions) {
+    std::filesystem::path path = folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, extension);
+    std::error_code none;
+    if (std::filesystem::is_regular_file(path, none)) return path;
+  }
+  return {};
 }
 
-void Output::sample(int64_t step, size_t index, const Image& image) {
-  events_->image(fmt::format("sample_{}", index), step, image);  // first: the file says that the sample was made
-  write_png(sample_path(step, index), image);
+void Output::sample(int64_t step, size_t index, const Picture& picture) {
+  // First: the file says that the sample was made.
+  events_->image(fmt::format("sample_{}", index), step, picture.frames.front());
+  write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(picture.moves())),
+               picture);
 }
 
-bool Output::has_sample(int64_t step, size_t index) const {
-  std::error_code none;
-  return std::filesystem::is_regular_file(sample_path(step, index), none);
-}
+bool Output::has_sample(int64_t step, size_t index) const { return found_sample(step, index).has_value(); }
 
 void Output::sync_metrics() const {
   if (::fdatasync(metrics_) != 0 && errno != EINVAL)
@@ -97,11 +101,12 @@ std::filesystem::path Output::lora_path(int64_t step) const {
   return folder_ / fmt::format("{}_{:09}.safetensors", config_.name, step);
 }
 
-std::filesystem::path Output::asked_sample(int64_t step, const Image& image) {
+std::filesystem::path Output::asked_sample(int64_t step, const Picture& picture) {
+  const std::string_view extension = sample_extension(picture.moves());
   for (int64_t i = 0;; ++i)
-    if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}.png", step, i);
+    if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}{}", step, i, extension);
         !std::filesystem::exists(path)) {
-      write_png(path, image);
+      write_sample(path, picture);
       return path;
     }
 }
@@ -128,8 +133,9 @@ void Output::loss_curve() const {
 std::optional<std::filesystem::path> Output::comparison(int64_t step, const std::vector<std::string>& prompts) const {
   std::vector<std::vector<Image>> rows;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (!std::filesystem::exists(sample_path(0, i)) || !std::filesystem::exists(sample_path(step, i))) return {};
-    rows.push_back({decode_image(sample_path(0, i)), decode_image(sample_path(step, i))});
+    const auto before = found_sample(0, i), after = found_sample(step, i);
+    if (!before || !after) return {};
+    rows.push_back({decode_image(*before), decode_image(*after)});
   }
   if (rows.empty()) return {};
   const std::filesystem::path path = folder_ / "before_after.png";

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "data/event_file.h"
-#include "data/image.h"
+#include "data/sample_file.h"
 #include "io/lora_file.h"
 
 namespace lh {
@@ -29,11 +29,11 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   void metrics(int64_t step, const StepMetrics& values);
-  void sample(int64_t step, size_t index, const Image& image);
+  void sample(int64_t step, size_t index, const Picture& picture);
   bool has_sample(int64_t step, size_t index) const;
   void sync_metrics() const;  // what was written so far survives a power cut
   // One that was asked for by hand: samples/asked_000000100_0.png, the next number that is free. Gives its path.
-  std::filesystem::path asked_sample(int64_t step, const Image& image);
+  std::filesystem::path asked_sample(int64_t step, const Picture& picture);
   // A LoRA file; `step` is in the name unless it is the final one.
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                              const CheckpointSpec& spec, const LoraMetadata& metadata) const;
@@ -41,13 +41,14 @@ class Output {
   // under such a name stays. One that cannot be removed is tried again the next time.
   void prune_loras(std::set<int64_t>& steps);
   void loss_curve() const;  // loss.png
-  // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
-  // sampled; gives the path otherwise.
+  // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt; of clips their first frames.
+  // Nothing when step 0 was not sampled; gives the path otherwise.
   std::optional<std::filesystem::path> comparison(int64_t step, const std::vector<std::string>& prompts) const;
   std::filesystem::path folder() const { return folder_; }
 
  private:
-  std::filesystem::path sample_path(int64_t step, size_t index) const;
+  // The file that is there, if any.
+  std::optional<std::filesystem::path> found_sample(int64_t step, size_t index) const;
   std::filesystem::path lora_path(int64_t step) const;
   const Config& config_;
   std::filesystem::path folder_;

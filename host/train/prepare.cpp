@@ -91,7 +91,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       images(model.recipe(), latents),
       seen_images(c.training_folder / "cache" / "images.seen", "images/1"),
       dataset(open_dataset(
-          c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
+          c.datasets, c.trigger_word, model.recipe().latents.size_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale),
@@ -369,7 +369,7 @@ std::string Prepared::report_data(bool whole) const {
   size_t shown = 0;
   for (const auto& [bucket, count] : buckets)
     if (whole || buckets.size() <= most_buckets || shown + 1 < most_buckets) {
-      lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+      lines += fmt::format("  bucket   {}: {} per epoch\n", text_of(bucket), count);
       ++shown;
     }
   if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);

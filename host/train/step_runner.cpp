@@ -104,9 +104,9 @@ void StepRunner::warm_together() {
     }
     if (order && *order != text)
       fail(Code::config,
-           "memory.shard_base: batches of {} x {} need the weights in another order than those of other sizes, and "
+           "memory.shard_base: batches of {} need the weights in another order than those of other sizes, and "
            "processes may be at different ones. Train at one resolution, or set memory.shard_base: false",
-           shape.bucket.width, shape.bucket.height);
+           text_of(shape.bucket));
     order = text;
   }
   require_same(options_.collectives->world(),

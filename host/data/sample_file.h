@@ -1,0 +1,23 @@
+// Files of what was sampled: an image as PNG, the frames of a clip as an animated WebP.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "data/image.h"
+
+namespace lh {
+
+struct Picture {
+  std::vector<Image> frames;  // one: an image
+  double fps = 0;             // of several
+  bool moves() const { return frames.size() > 1; }
+};
+
+inline constexpr std::string_view sample_extensions[] = {".png", ".webp"};
+inline std::string_view sample_extension(bool moves) { return sample_extensions[moves ? 1 : 0]; }
+// path: with the extension of what it is.
+void write_sample(const std::filesystem::path& path, const Picture& picture);
+
+}  // namespace lh
