@@ -166,8 +166,9 @@ class CaseRun {
       const auto shape = spec.at("shape").get<std::vector<int64_t>>();
       out["batch"] = shape[0];
       if (key == "latents" || key == "image") {
-        out["height"] = shape[2];
-        out["width"] = shape[3];
+        if (model_.recipe().latents.time) out["time"] = shape.size() == 5 ? shape[2] : 1;
+        out["height"] = shape[shape.size() - 2];
+        out["width"] = shape[shape.size() - 1];
       } else if (const auto bound = inputs.find(key); bound != inputs.end() && shape.size() >= 3) {
         out[length_size(key)] = shape[1];
       } else if (key.ends_with(".input_ids")) {
@@ -207,13 +208,19 @@ class CaseRun {
   }
 
   HostTensor shown(const HostTensor& t) const {  // images as the truth has them
-    const HostTensor f = converted(t, DType::f32);
-    return f.desc.shape.rank() == 4 ? golden::nhwc_to_nchw(f) : f;
+    return golden::channels_first(converted(t, DType::f32));
   }
 
   void set_inputs(Program& program) const {
     for (const auto& [key, spec] : case_.json.at("inputs").items())
-      if (program.graph().inputs.contains(key)) program.set_input(key, case_.input(key));
+      if (program.graph().inputs.contains(key)) program.set_input(key, with_time(case_.input(key)));
+  }
+
+  // An image is one frame where the model has an axis of time.
+  HostTensor with_time(HostTensor t) const {
+    const Shape s = t.desc.shape;
+    if (model_.recipe().latents.time && s.rank() == 4) t.desc.shape = {s[0], 1, s[1], s[2], s[3]};
+    return t;
   }
 
   void plain() {

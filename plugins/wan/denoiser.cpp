@@ -1,4 +1,4 @@
-// The graph of the Wan transformer, of one frame.
+// The graph of the Wan transformer, of latents with an axis of time.
 //
 //   text = mlp(text), t = time_embedding(1000 sigma), e = time_projection(silu t)                  [B, 6, h]
 //   x    = patch_embedding(patches); then in each block, with (e + table) cut into shift, scale, gate twice:
@@ -6,9 +6,9 @@
 //   x   += gate ffn((1 + scale) norm(x) + shift)
 //   velocity = patches of head((1 + scale) norm(x) + shift), of t + head.modulation
 //
-// Norms of q and k go over the whole width. Positions have three axes, frame, row and column, of which self attention
-// alone knows; the frame is 0. Patches are read channel first and written channel last, as a convolution of 2x2 and a
-// linear of pixels.
+// Norms of q and k go over the whole width. Tokens are ordered by frame, row and column, and these are their positions,
+// of which self attention alone knows. Patches lie within a frame; they are read channel first and written channel
+// last, as a convolution of 2x2 and a linear of pixels.
 #include "denoiser.h"
 
 #include "nn/mmdit.hpp"
@@ -23,17 +23,21 @@ namespace {
 
 constexpr double eps = 1e-6;
 
-nn::RopeTables positions(Graph& g, int64_t rows, int64_t columns) {
+nn::RopeTables positions(Graph& g, int64_t frames, int64_t rows, int64_t columns) {
   using Id = std::array<int64_t, 3>;
   std::vector<Id> ids;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
+  for (int64_t frame = 0; frame < frames; ++frame)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) ids.push_back({frame, row, column});
   return nn::rope_tables(g, ids, Id{44, 42, 42}, 10000.0);
 }
 
 // The convolution of patches as a product: its kernel is as large as its step.
 Value patches(Graph& g, Value latents, int64_t hidden) {
-  Value x = nn::patchify_channel_first(g, latents, Dimensions::patch);
+  const lora_host::Dims d = g.shape(latents);  // [B, t, H, W, C]
+  Value x = nn::patchify_channel_first(g, g.reshape(latents, {d[0] * d[1], d[2], d[3], d[4]}), Dimensions::patch);
+  const lora_host::Dims of_frame = g.shape(x);  // [B t, H W / 4, 4 C]
+  x = g.reshape(x, {d[0], d[1] * of_frame[1], of_frame[2]});
   Value weight = g.reshape(g.param("patch_embedding.weight"), {hidden, g.shape(x)[2]});
   return g.linear(x, weight, g.param("patch_embedding.bias"));
 }
@@ -65,8 +69,9 @@ Value block(Graph& g, const std::string& name, Value x, Value e, Value text, con
 }  // namespace
 
 void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
-  const int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
-  Value latents = g.input("latents", {batch, height, width, dims.channels});
+  const int64_t batch = sizes["batch"], time = sizes["time"], height = sizes["height"], width = sizes["width"];
+  const int64_t length = sizes["text_length"];
+  Value latents = g.input("latents", {batch, time, height, width, dims.channels});
   Value text = g.input("text", {batch, length, dims.text});
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
@@ -74,12 +79,15 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {batch, 6, dims.hidden});
   text = nn::mlp(g, text, "text_embedding.0", "text_embedding.2");
   Value x = patches(g, latents, dims.hidden);
-  const nn::RopeTables rope = positions(g, height / Dimensions::patch, width / Dimensions::patch);
+  const nn::RopeTables rope = positions(g, time, height / Dimensions::patch, width / Dimensions::patch);
   for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, text, rope);
 
   const std::vector<Value> mod = modulation(g, g.reshape(t, {batch, 1, dims.hidden}), "head.modulation", 2);
   Value out = g.linear(nn::modulated_norm(g, x, mod[0], mod[1], eps), "head.head");
-  g.output("output", nn::unpatchify_channel_last(g, out, height, width, Dimensions::patch));
+  const lora_host::Dims d = g.shape(out);  // [B, t H W / 4, 4 C]
+  out = g.reshape(out, {batch * time, d[1] / time, d[2]});
+  out = nn::unpatchify_channel_last(g, out, height, width, Dimensions::patch);
+  g.output("output", g.reshape(out, g.shape(latents)));
 }
 
 }  // namespace wan

@@ -26,7 +26,7 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 // ones.
 bool has_two_experts(const lora_host::Weights& weights);
 
-// latents [B, H, W, C] of one frame, text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity.
+// latents [B, t, H, W, C], text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace wan

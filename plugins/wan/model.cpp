@@ -1,4 +1,5 @@
-// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B, on still images.
+// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B. A still image is a
+// video of one frame.
 //
 // The experts have the tensors of 2.1's 14B, so which one it is is the user's word (model.variant); a diffusers
 // directory of both says it of the one that its folder `transformer` has.
@@ -8,7 +9,7 @@
 
 #include "denoiser.h"
 #include "nn/t5.hpp"
-#include "nn/wan_autoencoder.hpp"
+#include "nn/wan_video_autoencoder.hpp"
 #include "wan_text.hpp"
 
 namespace wan {
@@ -31,10 +32,10 @@ constexpr std::array<Variant, 3> variants = {{{"wan2.1", wan_text::recipe_2_1_ya
                                               {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
                                               {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml}}};
 
-class Wan : public nn::WanLatentModel {
+class Wan : public nn::WanVideoLatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Wan(const Weights& weights) : WanLatentModel(facts) {
+  explicit Wan(const Weights& weights) : WanVideoLatentModel(facts) {
     const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("patch_embedding.").empty()) {
       dims_ = read_dimensions(weights);
@@ -45,7 +46,7 @@ class Wan : public nn::WanLatentModel {
     const std::string name =
         weights.setting("variant").value_or(has_two_experts(weights) ? "wan2.2-high-noise" : "wan2.1");
     variant_ = &*std::ranges::find(variants, name, [](const Variant& variant) { return std::string(variant.name); });
-    if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_autoencoder(weights, "vae:", channels);
+    if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_video_autoencoder(weights, "vae:", channels);
     if (!weights.first_with_prefix("umt5:").empty()) {
       const int64_t width = nn::check_t5(weights, "umt5:");
       if (dims_) nn::require_width("text_embedding.0.weight", dims_->text, "umt5 gives", width);

@@ -108,14 +108,14 @@ struct LatentScale {
   double scale, shift;
 };
 
-// What an encoder says of the latents, f32 [N, h, w, z] each.
+// What an encoder says of the latents, f32 [N, h, w, z] each, with time [N, t, h, w, z].
 struct Posterior {
   Value mean, deviation;
 };
 
 // moments [N, h, w, 2z]: mean and log-variance.
 inline Posterior posterior_of(Graph& g, Value moments) {
-  int64_t z = g.shape(moments)[3] / 2;
+  int64_t z = g.shape(moments).back() / 2;
   Value exact = g.cast(moments, LH_F32);
   return {g.slice(exact, -1, 0, z), g.exp(g.affine(g.clamp(g.slice(exact, -1, z, z), -30, 20), 0.5))};
 }

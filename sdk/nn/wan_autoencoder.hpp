@@ -1,4 +1,5 @@
-// The KL autoencoder of Wan 2.1, of still images: [N, H, W, C] <-> latents [N, H/8, W/8, z]. Qwen-Image has it too.
+// The KL autoencoder of Wan 2.1, of still images: [N, H, W, C] <-> latents [N, H/8, W/8, z]. Qwen-Image has it too; of
+// videos it is in wan_video_autoencoder.hpp.
 //
 //   downsamples, upsamples: res blocks, and between levels a resampling; middle: res block, attention, res block
 //   res block: x + conv(silu(norm(conv(silu(norm x)))));  norm: x / |x| sqrt(C) gamma, over the channels
@@ -20,6 +21,7 @@ namespace lora_host::nn {
 class WanAutoencoder {
  public:
   WanAutoencoder(Graph& g, std::string prefix) : g_(g), weights_(g.weights()), prefix_(std::move(prefix)) {}
+  virtual ~WanAutoencoder() = default;
 
   // image in [-1, 1] -> moments [N, h, w, 2z]: mean, log-variance
   Value encode(Value x) {
@@ -27,8 +29,7 @@ class WanAutoencoder {
     x = conv(x, root + "conv1");
     for (const std::string& part : parts(weights_, root + "downsamples.")) {
       auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-      // Stride 2 after one row below and one column to the right.
-      x = resamples(weights_, part) ? conv(x, part + ".resample.1", 2, {0, 0, 1, 1}) : res(x, part);
+      x = resamples(weights_, part) ? down(x, part) : res(x, part);
     }
     x = middle(x, root + "middle.");
     return conv(head(x, root), prefix_ + "conv1");
@@ -40,7 +41,7 @@ class WanAutoencoder {
     x = middle(conv(conv(x, prefix_ + "conv2"), root + "conv1"), root + "middle.");
     for (const std::string& part : parts(weights_, root + "upsamples.")) {
       auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-      x = resamples(weights_, part) ? conv(g_.upsample_nearest2x(x), part + ".resample.1") : res(x, part);
+      x = resamples(weights_, part) ? up(x, part) : res(x, part);
     }
     return head(x, root);
   }
@@ -56,9 +57,16 @@ class WanAutoencoder {
     return weights.has(part + ".resample.1.weight");
   }
 
- protected:
+ protected:  // what is virtual is otherwise where there is time
+  virtual Value conv(Value x, const std::string& module) { return image_conv(x, module); }
+  // Stride 2 after one row below and one column to the right.
+  virtual Value down(Value x, const std::string& part) { return image_conv(x, part + ".resample.1", 2, {0, 0, 1, 1}); }
+  virtual Value up(Value x, const std::string& part) {
+    return image_conv(g_.upsample_nearest2x(x), part + ".resample.1");
+  }
+
   // By its last tap in time; sides keep their length unless `pad` says otherwise.
-  Value conv(Value x, const std::string& module, int64_t stride = 1, std::vector<int64_t> pad = {}) {
+  Value image_conv(Value x, const std::string& module, int64_t stride = 1, std::vector<int64_t> pad = {}) {
     Value weight = g_.param(module + ".weight");
     Dims d = g_.shape(weight);  // [O, I, KT, KH, KW], of resamplings and attention [O, I, KH, KW]
     if (d.size() == 5) {
@@ -70,7 +78,7 @@ class WanAutoencoder {
   }
 
   Value norm(Value x, const std::string& name) {
-    const int64_t channels = g_.shape(x)[3];
+    const int64_t channels = g_.shape(x).back();
     constexpr double least = 1e-12;  // length of a vector that is not made longer
     return g_.rms_norm(x, least * least / static_cast<double>(channels), g_.reshape(g_.param(name), {channels}));
   }
@@ -88,12 +96,13 @@ class WanAutoencoder {
   }
 
   // One head over all places of the image.
-  Value attention(Value x, const std::string& module) {
+  virtual Value attention(Value x, const std::string& module) {
     const Dims d = g_.shape(x);  // [N, H, W, C]
-    Value qkv = g_.reshape(conv(norm(x, module + ".norm.gamma"), module + ".to_qkv"), {d[0], d[1] * d[2], 1, 3 * d[3]});
+    Value qkv = image_conv(norm(x, module + ".norm.gamma"), module + ".to_qkv");
+    qkv = g_.reshape(qkv, {d[0], d[1] * d[2], 1, 3 * d[3]});
     std::vector<Value> parts = g_.split(qkv, -1, {d[3], d[3], d[3]});
     Value y = g_.attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(d[3])));
-    return g_.add(x, conv(g_.reshape(y, d), module + ".proj"));
+    return g_.add(x, image_conv(g_.reshape(y, d), module + ".proj"));
   }
 
   Value head(Value x, const std::string& root) {
@@ -143,10 +152,9 @@ inline const LatentStatistics& wan_latents() {
   return published;
 }
 
-// Role vae.encode, by an autoencoder of this kind.
+// Role vae.encode, by an autoencoder of this kind. image: [B, H, W, 3], with time [B, T, H, W, 3].
 template <class Network>
-void encode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
-  Value image = g.input("image", {sizes["batch"], sizes["height"], sizes["width"], 3});
+void encode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, Value image) {
   Value moments = Network(g, prefix).encode(image);
   Posterior posterior = posterior_of(g, moments);
   Value deviation = LatentStatistics::row(g, latents.deviation);
@@ -154,14 +162,23 @@ void encode_with(Graph& g, const std::string& prefix, const LatentStatistics& la
   posterior.deviation = g.div(posterior.deviation, deviation);
   output_posterior(g, moments, posterior);
 }
+template <class Network>
+void encode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  encode_with<Network>(g, prefix, latents, g.input("image", {sizes["batch"], sizes["height"], sizes["width"], 3}));
+}
 
 // Role vae.decode: latents in model space -> image.
 template <class Network>
-void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
-  const auto z = static_cast<int64_t>(latents.mean.size());
-  Value x = g.cast(g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}), LH_F32);
+void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, Value x) {
+  x = g.cast(x, LH_F32);
   x = g.add(g.mul(x, LatentStatistics::row(g, latents.deviation)), LatentStatistics::row(g, latents.mean));
   g.output("image", Network(g, prefix).decode(g.cast(x, LH_FLOAT)));
+}
+template <class Network>
+void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  const auto z = static_cast<int64_t>(latents.mean.size());
+  decode_with<Network>(g, prefix, latents,
+                       g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}));
 }
 
 // A model whose latents are this autoencoder's.

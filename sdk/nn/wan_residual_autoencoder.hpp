@@ -32,8 +32,7 @@ class WanResidualAutoencoder : private WanAutoencoder {
       Value y = x;
       for (const std::string& part : level.parts) {
         auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-        // Stride 2 after one row below and one column to the right.
-        y = resamples(weights_, part) ? conv(y, part + ".resample.1", 2, {0, 0, 1, 1}) : res(y, part);
+        y = resamples(weights_, part) ? down(y, part) : res(y, part);
       }
       x = g_.add(y, averages(x, g_.shape(y)[3], level));
     }
@@ -49,7 +48,7 @@ class WanResidualAutoencoder : private WanAutoencoder {
       Value y = x;
       for (const std::string& part : level.parts) {
         auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-        y = resamples(weights_, part) ? conv(g_.upsample_nearest2x(y), part + ".resample.1") : res(y, part);
+        y = resamples(weights_, part) ? up(y, part) : res(y, part);
       }
       x = level.resamples ? g_.add(y, copies(x, g_.shape(y)[3], level)) : y;
     }

@@ -32,8 +32,7 @@ HostTensor Case::tensor(const std::string& key, const nlohmann::json& spec) cons
 }
 
 HostTensor Case::input(const std::string& key) const {
-  HostTensor t = tensor(key, json.at("inputs").at(key));
-  return t.desc.shape.rank() == 4 ? nchw_to_nhwc(t) : t;
+  return channels_last(tensor(key, json.at("inputs").at(key)));
 }
 
 HostTensor Case::expected(const std::string& key) const {
@@ -45,6 +44,29 @@ std::vector<std::string> Case::expected_names() const {
   const Safetensors file(folder / "expected.safetensors");
   for (const StoredTensor& t : file.tensors()) names.push_back(t.name);
   return names;
+}
+
+// The rows of a video's frames below each other are an image.
+HostTensor channels_last(const HostTensor& t) {
+  const Shape s = t.desc.shape;
+  if (s.rank() == 4) return nchw_to_nhwc(t);
+  if (s.rank() != 5) return t;
+  HostTensor out = t;
+  out.desc.shape = {s[0], s[1], s[2] * s[3], s[4]};
+  out = nchw_to_nhwc(out);
+  out.desc.shape = {s[0], s[2], s[3], s[4], s[1]};
+  return out;
+}
+
+HostTensor channels_first(const HostTensor& t) {
+  const Shape s = t.desc.shape;
+  if (s.rank() == 4) return nhwc_to_nchw(t);
+  if (s.rank() != 5) return t;
+  HostTensor out = t;
+  out.desc.shape = {s[0], s[1] * s[2], s[3], s[4]};
+  out = nhwc_to_nchw(out);
+  out.desc.shape = {s[0], s[4], s[1], s[2], s[3]};
+  return out;
 }
 
 double relative_error(std::span<const float> got, std::span<const float> want) {

@@ -19,7 +19,7 @@ struct Case {
 
   // The tensor of a spec ({shape, offset, scale} or {shape, values}); integers where all values are whole ids.
   HostTensor tensor(const std::string& key, const nlohmann::json& spec) const;
-  HostTensor input(const std::string& key) const;     // [B, C, H, W] images become [B, H, W, C]
+  HostTensor input(const std::string& key) const;     // channels last, as channels_last has it
   HostTensor expected(const std::string& key) const;  // float32, as stored
   std::vector<std::string> expected_names() const;
 };
@@ -28,5 +28,9 @@ struct Case {
 double relative_error(std::span<const float> got, std::span<const float> want);
 using lh::nchw_to_nhwc;
 using lh::nhwc_to_nchw;
+
+// [B, C, H, W] images and [B, C, T, H, W] videos -> channels last, others as they are; and back.
+HostTensor channels_last(const HostTensor& t);
+HostTensor channels_first(const HostTensor& t);
 
 }  // namespace lh::golden

@@ -1,0 +1,145 @@
+// The KL autoencoder of Wan 2.1, of videos: [N, T, H, W, C] <-> latents [N, t, H/8, W/8, z], T = 4 (t - 1) + 1.
+//
+// It is that of still images (wan_autoencoder.hpp) with its axis of time: convolutions look back over it, and two of
+// the three resamplings of a side (those with a time_conv) halve or double it, all but the first frame x0:
+//   down: x0, then a convolution of x0 x1 x2, of x2 x3 x4, ...
+//   up:   x0, then of each of x1, x2, ... two frames, as channels of a convolution that sees nothing of x0
+// Attention is within a frame.
+//
+// A video goes through in chunks, its first frame and then what makes one latent each, and convolutions are shown the
+// last frames of what they saw before. The result is that of the whole, which would not fit: of 81 frames of 480 x 832
+// one tensor of 96 channels has 5.8 GiB in 16 bits and a chunk's 0.3 GiB. The price is a copy of a chunk beside those
+// frames. It is a convolution of three axes because frames side by side in channels, for one of two, are three copies.
+#pragma once
+
+#include <algorithm>
+#include <map>
+
+#include "nn/wan_autoencoder.hpp"
+
+namespace lora_host::nn {
+
+class WanVideoAutoencoder final : public WanAutoencoder {
+ public:
+  static constexpr int64_t frames_of_latent = 4;
+
+  using WanAutoencoder::WanAutoencoder;
+
+  // video in [-1, 1] -> moments [N, t, h, w, 2z]: mean, log-variance
+  Value encode(Value x) {
+    return by_chunks(x, frames_of_latent, [&](Value chunk) { return WanAutoencoder::encode(chunk); });
+  }
+
+  // latents of the autoencoder (not of the denoiser) -> video
+  Value decode(Value x) {
+    return by_chunks(x, 1, [&](Value chunk) { return WanAutoencoder::decode(chunk); });
+  }
+
+  // Resamplings of a side that change time as well: the last two down, the first two up.
+  static constexpr int64_t time_resamplings = 2;
+  static std::string time_conv(const std::string& part) { return part + ".time_conv"; }
+
+ private:
+  template <class F>
+  Value by_chunks(Value x, int64_t step, F f) {
+    const int64_t frames = g_.shape(x)[1];
+    if ((frames - 1) % step != 0)
+      throw Failure(LH_E_SETTING, "a video of " + std::to_string(frames) + " frames does not divide into one and " +
+                                      std::to_string(step) + " for each further latent");
+    std::vector<Value> made;
+    seen_.clear();
+    for (int64_t at = 0; at < frames; at += first_ ? 1 : step) {
+      first_ = at == 0;
+      made.push_back(f(g_.slice(x, 1, at, first_ ? 1 : step)));
+    }
+    return g_.concat(made, 1);
+  }
+
+  Value conv(Value x, const std::string& module) override {
+    const Dims kernel = g_.shape(g_.param(module + ".weight"));  // [O, I, KT, KH, KW]
+    const int64_t back = kernel[2] - 1, up = kernel[3] / 2, left = kernel[4] / 2;
+    const int64_t frames = g_.shape(x)[1];
+    if (back > 0) x = behind_seen(x, module, back);
+    const int64_t missing = back - (g_.shape(x)[1] - frames);
+    return g_.conv3d(x, module, {1, 1, 1}, {missing, 0, up, up, left, left});
+  }
+
+  Value down(Value x, const std::string& part) override {
+    x = by_frame(x, [&](Value images) { return WanAutoencoder::down(images, part); });
+    if (!weights_.has(time_conv(part) + ".weight")) return x;
+    x = behind_seen(x, part, 1);
+    return first_ ? x : g_.conv3d(x, time_conv(part), {2, 1, 1});
+  }
+
+  Value up(Value x, const std::string& part) override {
+    if (!first_ && weights_.has(time_conv(part) + ".weight")) {
+      const Dims d = g_.shape(x);  // [N, t, H, W, C]
+      x = g_.reshape(conv(x, time_conv(part)), {d[0], d[1], d[2], d[3], 2, d[4]});
+      x = g_.reshape(g_.permute(x, {0, 1, 4, 2, 3, 5}), {d[0], 2 * d[1], d[2], d[3], d[4]});
+    }
+    return by_frame(x, [&](Value images) { return WanAutoencoder::up(images, part); });
+  }
+
+  Value attention(Value x, const std::string& module) override {
+    return by_frame(x, [&](Value images) { return WanAutoencoder::attention(images, module); });
+  }
+
+  template <class F>
+  Value by_frame(Value x, F f) {
+    const Dims d = g_.shape(x);  // [N, t, H, W, C]
+    Value y = f(g_.reshape(x, {d[0] * d[1], d[2], d[3], d[4]}));
+    const Dims e = g_.shape(y);
+    return g_.reshape(y, {d[0], d[1], e[1], e[2], e[3]});
+  }
+
+  // A chunk behind the frames, `count` at most, that `reader` was shown last, and those of this chunk for the next.
+  Value behind_seen(Value x, const std::string& reader, int64_t count) {
+    Value& seen = seen_[reader];
+    const Value all = seen ? g_.concat({seen, x}, 1) : x;
+    const int64_t frames = g_.shape(all)[1], kept = std::min(count, frames);
+    seen = g_.slice(all, 1, frames - kept, kept);
+    return all;
+  }
+
+  std::map<std::string, Value> seen_;
+  bool first_ = true;  // chunk
+};
+
+// As check_wan_autoencoder; what resamples time is reached as well.
+inline void check_wan_video_autoencoder(const Weights& weights, const std::string& prefix, int64_t z) {
+  check_wan_autoencoder(weights, prefix, z);
+  for (const std::string side : {"encoder.downsamples.", "decoder.upsamples."}) {
+    std::vector<std::string> parts = WanAutoencoder::parts(weights, prefix + side);
+    std::erase_if(parts, [&](const std::string& part) { return !WanAutoencoder::resamples(weights, part); });
+    if (side == "encoder.downsamples.") std::ranges::reverse(parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string module = WanVideoAutoencoder::time_conv(parts[i]);
+      const int64_t channels = weights.require(parts[i] + ".resample.1.weight")[1];
+      const int64_t made = side == "decoder.upsamples." ? 2 * channels : channels;
+      if (static_cast<int64_t>(i) < WanVideoAutoencoder::time_resamplings)
+        weights.require(module + ".weight", {made, channels, 3, 1, 1});
+      else if (weights.has(module + ".weight"))
+        throw Failure(LH_E_MODEL, module + ".weight: expected to be missing: time is resampled twice, not three times");
+    }
+  }
+}
+
+// A model of videos whose latents are this autoencoder's.
+class WanVideoLatentModel : public LatentModel {
+ protected:
+  using LatentModel::LatentModel;
+
+ private:
+  static Dims dims(const Sizes& sizes, int64_t channels) {
+    return {sizes["batch"], sizes["time"], sizes["height"], sizes["width"], channels};
+  }
+  void build_encode(Graph& g, const Sizes& sizes) const final {
+    encode_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), g.input("image", dims(sizes, 3)));
+  }
+  void build_decode(Graph& g, const Sizes& sizes) const final {
+    const auto z = static_cast<int64_t>(wan_latents().mean.size());
+    decode_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), g.input("latents", dims(sizes, z)));
+  }
+};
+
+}  // namespace lora_host::nn
