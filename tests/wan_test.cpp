@@ -2,6 +2,7 @@
 // models by their shapes.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -133,10 +134,11 @@ TEST_P(WanLayouts, OpenAsTheSameModel) {
   EXPECT_EQ(got.id(), plugin);
   EXPECT_EQ(got.recipe().variant, "wan2.1");
   expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}, DType::f32));
+  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"time", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}},
+                            DType::f32));
   EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"umt5.length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 5}, {"height", 64}, {"width", 48}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 2}, {"height", 8}, {"width", 6}}, DType::f32));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WanLayouts, testing::ValuesIn(layouts),
@@ -183,6 +185,23 @@ const WrongModel wrongs[] = {
 };
 
 TEST(Wan, WrongTensorsAreNamed) { expect_refused(plugin, small_wan.shapes(), wrongs); }
+
+TEST(Wan, ItsAutoencoderResamplesTime) {
+  const TempDir dir;
+  const ModelConfig config = write_separate(dir.path());
+  const auto without = [&](const std::string& missing, const std::string& further) {
+    std::vector<Given> tensors;
+    for (const Given& t : components().at("vae"))
+      if (t.name != missing) tensors.push_back(t);
+    if (!further.empty()) tensors.push_back({further, counting({64, 64, 3, 1, 1})});
+    write_file(dir / "vae.safetensors", tensors);
+    return error_of([&] { const Model model(built_plugins(), config, ""); });
+  };
+  for (const char* missing : {"encoder.downsamples.5.time_conv.weight", "encoder.downsamples.8.time_conv.weight",
+                              "decoder.upsamples.3.time_conv.weight", "decoder.upsamples.7.time_conv.weight"})
+    EXPECT_THAT(without(missing, ""), HasSubstr(std::string("missing tensor vae:") + missing));
+  EXPECT_THAT(without("", "encoder.downsamples.2.time_conv.weight"), HasSubstr("time is resampled twice"));
+}
 
 const WrongModel relatives[] = {
     {"image_to_video", [](Shapes& s) { add_linear(s, "img_emb.proj.1", 8, 8); },
@@ -295,23 +314,57 @@ TEST(Wan, WithoutATokenizerTheErrorSaysWhatToGive) {
 
 // ---- sizes
 
-HostTensor denoise(const Model& model, int64_t height, int64_t width, int64_t batch) {
-  return output_of(
-      model,
-      build_sample_graph(model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", 12}},
-                         no_adapter, DType::f32),
-      "output");
+HostTensor denoise(const Model& model, int64_t time, int64_t height, int64_t width, int64_t batch) {
+  const Sizes sizes{{"batch", batch}, {"time", time}, {"height", height}, {"width", width}, {"text_length", 12}};
+  return output_of(model, build_sample_graph(model, sizes, no_adapter, DType::f32), "output");
 }
 
-// Sides that are not equal, odd numbers of patches among them, and several samples.
+// Sides that are not equal, odd numbers of patches among them, several samples, one frame and more.
 TEST(Wan, EverySizeIsDenoised) {
   const TempDir dir;
   const Model model(built_plugins(), write_separate(dir.path()), "");
-  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{8, 12}, {2, 14}, {10, 6}}) {
-    const HostTensor out = denoise(model, height, width, 2);
-    EXPECT_EQ(out.desc.shape, (Shape{2, height, width, 16}));
+  using Size = std::array<int64_t, 3>;
+  for (const auto& [time, height, width] : {Size{1, 8, 12}, Size{3, 2, 14}, Size{2, 10, 6}}) {
+    const HostTensor out = denoise(model, time, height, width, 2);
+    EXPECT_EQ(out.desc.shape, (Shape{2, time, height, width, 16}));
     for (const float value : out.as<float>()) ASSERT_TRUE(std::isfinite(value));
   }
+}
+
+// Frames of pixels and of latents: the first one has a place of its own, four others have one.
+TEST(Wan, FramesAreEncodedAndDecoded) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  for (const int64_t time : {1, 2, 5}) {
+    const int64_t frames = 4 * (time - 1) + 1;
+    const Graph encoder =
+        model.build("vae.encode", {{"batch", 2}, {"time", frames}, {"height", 32}, {"width", 48}}, DType::f32);
+    EXPECT_EQ(encoder.desc(encoder.inputs.at("image")).shape, (Shape{2, frames, 32, 48, 3}));
+    EXPECT_EQ(encoder.desc(encoder.outputs.at("posterior")).shape, (Shape{2, time, 4, 6, 32}));
+    const Graph decoder =
+        model.build("vae.decode", {{"batch", 2}, {"time", time}, {"height", 4}, {"width", 6}}, DType::f32);
+    EXPECT_EQ(decoder.desc(decoder.inputs.at("latents")).shape, (Shape{2, time, 4, 6, 16}));
+    EXPECT_EQ(decoder.desc(decoder.outputs.at("image")).shape, (Shape{2, frames, 32, 48, 3}));
+  }
+  EXPECT_THAT(error_of([&] {
+                (void)model.build("vae.encode", {{"batch", 1}, {"time", 4}, {"height", 32}, {"width", 32}}, DType::f32);
+              }),
+              HasSubstr("a video of 4 frames"));
+}
+
+// What goes through in chunks takes memory for a chunk, whatever the video's length.
+TEST(Wan, LongVideosTakeNoMoreMemory) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  const auto arena = [&](const char* role, int64_t time, int64_t side) {
+    const Graph graph =
+        model.build(role, {{"batch", 1}, {"time", time}, {"height", side}, {"width", side}}, DType::bf16);
+    std::set<Value> weights;
+    for (const auto& [name, value] : graph.params) weights.insert(value);
+    return static_cast<double>(plan_memory(graph, weights).bytes);
+  };
+  EXPECT_LT(arena("vae.encode", 81, 256), 1.1 * arena("vae.encode", 41, 256));
+  EXPECT_LT(arena("vae.decode", 21, 32), 1.2 * arena("vae.decode", 11, 32));
 }
 
 // ---- full size
@@ -324,8 +377,8 @@ TEST(Wan, FullSizeGraphsAndLoraModules) {
     EXPECT_EQ(parameters_of(shapes), parameters);
     const Described model(plugin, shapes);
     EXPECT_EQ(model.confidence(), 100);
-    Graph graph = model.denoiser({{"batch", 1}, {"height", 128}, {"width", 96}, {"text_length", 512}});
-    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 128, 96, 16}));
+    Graph graph = model.denoiser({{"batch", 1}, {"time", 3}, {"height", 60}, {"width", 104}, {"text_length", 512}});
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 3, 60, 104, 16}));
     std::set<std::string> used;
     for (const auto& [name, value] : graph.params) used.insert(name);
     for (const auto& [name, desc] : shapes) EXPECT_TRUE(used.contains(name)) << name;

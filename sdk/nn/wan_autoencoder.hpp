@@ -177,8 +177,7 @@ void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& la
 template <class Network>
 void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
   const auto z = static_cast<int64_t>(latents.mean.size());
-  decode_with<Network>(g, prefix, latents,
-                       g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}));
+  decode_with<Network>(g, prefix, latents, g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}));
 }
 
 // A model whose latents are this autoencoder's.

@@ -8,8 +8,9 @@
 //
 // A video goes through in chunks, its first frame and then what makes one latent each, and convolutions are shown the
 // last frames of what they saw before. The result is that of the whole, which would not fit: of 81 frames of 480 x 832
-// one tensor of 96 channels has 5.8 GiB in 16 bits and a chunk's 0.3 GiB. The price is a copy of a chunk beside those
-// frames. It is a convolution of three axes because frames side by side in channels, for one of two, are three copies.
+// one tensor of 96 channels has 5.8 GiB in 16 bits, and a chunk's 0.3; encoding takes 2.8 GiB and decoding 3.8, of
+// longer videos hardly more. The price is a copy of each chunk, beside those frames. Convolutions have three axes since
+// frames side by side in channels, for those of two, would be three copies.
 #pragma once
 
 #include <algorithm>
@@ -46,13 +47,14 @@ class WanVideoAutoencoder final : public WanAutoencoder {
     if ((frames - 1) % step != 0)
       throw Failure(LH_E_SETTING, "a video of " + std::to_string(frames) + " frames does not divide into one and " +
                                       std::to_string(step) + " for each further latent");
-    std::vector<Value> made;
     seen_.clear();
-    for (int64_t at = 0; at < frames; at += first_ ? 1 : step) {
+    std::vector<Value> made;
+    for (int64_t at = 0, length = 1; at < frames; at += length, length = step) {
       first_ = at == 0;
-      made.push_back(f(g_.slice(x, 1, at, first_ ? 1 : step)));
+      last_ = at + length == frames;
+      made.push_back(f(frames == 1 ? x : g_.slice(x, 1, at, length)));
     }
-    return g_.concat(made, 1);
+    return frames == 1 ? made[0] : g_.concat(made, 1);
   }
 
   Value conv(Value x, const std::string& module) override {
@@ -61,14 +63,17 @@ class WanVideoAutoencoder final : public WanAutoencoder {
     const int64_t frames = g_.shape(x)[1];
     if (back > 0) x = behind_seen(x, module, back);
     const int64_t missing = back - (g_.shape(x)[1] - frames);
-    return g_.conv3d(x, module, {1, 1, 1}, {missing, 0, up, up, left, left});
+    return conv3d(x, module, {1, 1, 1}, {missing, 0, up, up, left, left});
+  }
+  Value conv3d(Value x, const std::string& module, const Dims& stride, const Dims& pad) {
+    return g_.conv3d(x, g_.param(module + ".weight"), g_.param(module + ".bias"), stride, pad);
   }
 
   Value down(Value x, const std::string& part) override {
     x = by_frame(x, [&](Value images) { return WanAutoencoder::down(images, part); });
     if (!weights_.has(time_conv(part) + ".weight")) return x;
     x = behind_seen(x, part, 1);
-    return first_ ? x : g_.conv3d(x, time_conv(part), {2, 1, 1});
+    return first_ ? x : conv3d(x, time_conv(part), {2, 1, 1}, {0, 0, 0, 0, 0, 0});
   }
 
   Value up(Value x, const std::string& part) override {
@@ -96,13 +101,15 @@ class WanVideoAutoencoder final : public WanAutoencoder {
   Value behind_seen(Value x, const std::string& reader, int64_t count) {
     Value& seen = seen_[reader];
     const Value all = seen ? g_.concat({seen, x}, 1) : x;
+    if (last_) return all;
+    // A copy, since slices that stay in place hold what they are cut from, one chunk's after the other's.
     const int64_t frames = g_.shape(all)[1], kept = std::min(count, frames);
-    seen = g_.slice(all, 1, frames - kept, kept);
+    seen = g_.affine(g_.slice(all, 1, frames - kept, kept), 1.0);
     return all;
   }
 
   std::map<std::string, Value> seen_;
-  bool first_ = true;  // chunk
+  bool first_ = true, last_ = true;  // chunk
 };
 
 // As check_wan_autoencoder; what resamples time is reached as well.

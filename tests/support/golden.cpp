@@ -31,9 +31,7 @@ HostTensor Case::tensor(const std::string& key, const nlohmann::json& spec) cons
   return HostTensor::from_floats(shape, values);
 }
 
-HostTensor Case::input(const std::string& key) const {
-  return channels_last(tensor(key, json.at("inputs").at(key)));
-}
+HostTensor Case::input(const std::string& key) const { return channels_last(tensor(key, json.at("inputs").at(key))); }
 
 HostTensor Case::expected(const std::string& key) const {
   return Safetensors(folder / "expected.safetensors").read(key);

@@ -348,6 +348,7 @@ wan_keys() { # wan_keys PREFIX CHANNELS
     out=$((level * c))
     wan_res $1.encoder.downsamples.$part $out $in; wan_res $1.encoder.downsamples.$((part + 1)) $out $out
     [ $part = 9 ] || wan_conv $1.encoder.downsamples.$((part + 2)).resample.1 $out $out "3, 3"
+    case $part in 3 | 6) wan_conv $1.encoder.downsamples.$((part + 2)).time_conv $out $out "3, 1, 1" ;; esac
     in=$out part=$((part + 3))
   done
   part=0
@@ -356,6 +357,7 @@ wan_keys() { # wan_keys PREFIX CHANNELS
     wan_res $1.decoder.upsamples.$part $out $in
     wan_res $1.decoder.upsamples.$((part + 1)) $out $out; wan_res $1.decoder.upsamples.$((part + 2)) $out $out
     [ $part = 12 ] || wan_conv $1.decoder.upsamples.$((part + 3)).resample.1 $((out / 2)) $out "3, 3"
+    case $part in 0 | 4) wan_conv $1.decoder.upsamples.$((part + 3)).time_conv $((2 * out)) $out "3, 1, 1" ;; esac
     in=$((out / 2)) part=$((part + 4))
   done
   tensor $1.encoder.head.0.gamma "$((4 * c)), 1, 1, 1"; wan_conv $1.encoder.head.2 32 $((4 * c)) "3, 3, 3"

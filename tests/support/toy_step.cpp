@@ -25,7 +25,8 @@ TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const S
   network.linear = 4;
   network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
   const AdapterSelection select(network, model.recipe(), 3);
-  const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
+  Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
+  if (model.recipe().latents.time) sizes["time"] = 2;
   return build_train_graph(model, sizes, select, {.activations = choice, .streaming = streaming});
 }
 
