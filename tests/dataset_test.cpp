@@ -177,7 +177,7 @@ TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {
   cut.resize(cut.size() - 20);
   write_file(folder_ / "b.png", cut);
   add("c.png");
-  write_file(folder_ / "c.png", {});
+  write_file(folder_ / "c.png", test::FileBytes{});
   const Dataset dataset = open_dataset({config_}, "", 16);
   EXPECT_EQ(dataset.samples.size(), 1u);
   EXPECT_EQ(dataset.skipped, 2);

@@ -60,7 +60,7 @@ FileBytes avi(const std::vector<Image>& frames, AviRate rate) {
   const int64_t count = std::ssize(frames), bytes = (3 * width + width % 4) * height;
   Written main, stream, format;
   main.number(4, 1'000'000 * rate.scale / rate.rate).number(4, 0).number(4, 0).number(4, 0).number(4, count);
-  main.number(4, 0).number(4, 1).number(4, bytes).number(4, width).number(4, height).number(16, 0);
+  main.number(4, 0).number(4, 1).number(4, bytes).number(4, width).number(4, height).number(8, 0).number(8, 0);
   stream.text("vids").number(4, 0).number(4, 0).number(4, 0).number(4, 0);
   stream.number(4, rate.scale).number(4, rate.rate).number(4, 0).number(4, count).number(4, bytes).number(4, -1);
   stream.number(4, 0).number(4, 0).number(2, width).number(2, height);
