@@ -52,7 +52,6 @@ std::string words(int status) {
 }
 
 int check(int status) {
-  if (status == AVERROR(ENOMEM)) throw std::bad_alloc();
   if (status < 0) damaged(words(status));
   return status;
 }
