@@ -24,6 +24,7 @@ std::span<const Target> targets() {
       {"bmp", bmp, bmp_seeds},
       {"tiff", tiff, tiff_seeds},
       {"heif", heif, heif_seeds, nullptr, {}, 2048},
+      {"video", video, video_seeds, nullptr, {}, 4096},
       {"bpe", bpe, bpe_seeds, edit_text, "tokenizer.dict"},
       {"sentencepiece", sentencepiece, sentencepiece_seeds},
       {"note", note, note_seeds},

@@ -32,6 +32,7 @@ lora_plant(gif colour host/data/gif.cpp [[if (line[x] >= colours->ColorCount)]] 
 lora_plant(bmp channels host/data/bmp.cpp [[for (int c = 0; c < 3; ++c) image]] [[for (int c = channels == 4; c < 3; ++c) image]])
 lora_plant(tiff offset host/data/tiff.cpp [[std::min<uint64_t>(tiff.at, tiff.file.size())]] [[tiff.at]])
 lora_plant(heif size host/data/heif.cpp [[check_image_size(size().width, size().height);]] [[]])
+lora_plant(video turned host/data/video.cpp [[if (stream.orientation >= 5)]] [[if (stream.orientation > 6)]])
 lora_plant(bpe id host/data/bpe_files.cpp [[value.is_number_unsigned() && value.get<uint64_t>() <= max_id]]
   [[value.is_number_unsigned()]])
 lora_plant(sentencepiece last host/data/sentencepiece_tokenizer.cpp [[id < processor_.GetPieceSize();]]

@@ -28,6 +28,7 @@ LORA_FUZZ_TARGET(gif);            //
 LORA_FUZZ_TARGET(bmp);            //
 LORA_FUZZ_TARGET(tiff);           //
 LORA_FUZZ_TARGET(heif);           // HEIC and AVIF
+LORA_FUZZ_TARGET(video);          // of any format
 LORA_FUZZ_TARGET(bpe);            // tokenizer.json, or vocab.json with merges.txt
 LORA_FUZZ_TARGET(sentencepiece);  // spiece.model
 LORA_FUZZ_TARGET(note);           // the note of a plugin
