@@ -58,12 +58,11 @@ class WanVideoAutoencoder final : public WanAutoencoder {
   }
 
   Value conv(Value x, const std::string& module) override {
-    const Dims kernel = g_.shape(g_.param(module + ".weight"));  // [O, I, KT, KH, KW]
-    const int64_t back = kernel[2] - 1, up = kernel[3] / 2, left = kernel[4] / 2;
-    const int64_t frames = g_.shape(x)[1];
+    const Dims kernel = weights_.require(module + ".weight", {-1, -1, -1, -1, -1});  // [O, I, KT, KH, KW]
+    const int64_t back = kernel[2] - 1, above = kernel[3] / 2, beside = kernel[4] / 2, frames = g_.shape(x)[1];
     if (back > 0) x = behind_seen(x, module, back);
     const int64_t missing = back - (g_.shape(x)[1] - frames);
-    return conv3d(x, module, {1, 1, 1}, {missing, 0, up, up, left, left});
+    return conv3d(x, module, {1, 1, 1}, {missing, 0, above, above, beside, beside});
   }
   Value conv3d(Value x, const std::string& module, const Dims& stride, const Dims& pad) {
     return g_.conv3d(x, g_.param(module + ".weight"), g_.param(module + ".bias"), stride, pad);
