@@ -77,10 +77,10 @@ std::string sentence(std::string text) {
 
 std::string write(const std::vector<Header>& headers) {
   std::ostringstream out;
-  out << "# Roles\n\nWhat the host asks plugins to build, what each graph is given and what it has to give. Made of "
-         "the "
-         "comments in the headers;\ndo not edit. h, w, t are places of latents, H and W pixels; `LH_FLOAT` is the type "
-         "that the host computes in, f32 and i32 are\nwhat they say.\n";
+  out << "# Roles\n\nWhat the host asks plugins to build, what each graph is given and what it has to give. "
+         "Made of the comments in the headers;\n"
+         "do not edit. h, w, t are places of latents, H and W pixels, T frames; `LH_FLOAT` is the type that the host "
+         "computes in, f32 and\ni32 are what they say.\n";
   for (const Header& header : headers) {
     out << "\n## " << header.file << "\n";
     std::string table;  // the mark that the table at hand is of: "role" or "source"

@@ -31,19 +31,22 @@
  * first place among the tokens
  *
  * @role vae.encode: images to latents
- * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1]
- * @output posterior: f32 [B, h, w, 2C]: mean, then standard deviation, in model space: after scale, shift, statistics
- *   and patches
+ * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1], where latents have an axis of time [B, T, H, W, 3]: a still image is
+ *   one frame, and T is 1 + n (t - 1) with the recipe's n frames of a place
+ * @output posterior: f32 [B, h, w, 2C], with time [B, t, h, w, 2C]: mean, then standard deviation, in model space:
+ *   after scale, shift, statistics and patches
  * @output moments: mean, then log-variance, as the network gives them: for tests
  * @output latent_mean: the mean in model space: for tests
  * @size batch: images
  * @size height, width: of the image
+ * @size time: frames of the image, where latents have that axis
  *
  * @role vae.decode: latents to images
- * @input latents: LH_FLOAT [B, h, w, C], in model space
- * @output image: [B, H, W, 3], in [-1, 1] but for overshoot
+ * @input latents: LH_FLOAT [B, h, w, C], with an axis of time [B, t, h, w, C], in model space
+ * @output image: [B, H, W, 3], with time [B, T, H, W, 3], in [-1, 1] but for overshoot
  * @size batch: images
  * @size height, width: of the latents
+ * @size time: of the latents, where they have that axis
  *
  * Sources, what the recipe's `inputs` can name for an input of the denoiser:
  *
