@@ -138,7 +138,7 @@ TEST_F(GivenImages, AreCutLikeTheSampleAndMirroredWithIt) {
     EXPECT_EQ(given.at("control").data, latents.mean(cuts[0]).data);
     EXPECT_EQ(given.at("control").desc, (Desc{DType::f32, {1, 8, 8, 4}}));
     const Image photo = resize_and_crop(decode_image(dir_ / "control/b.png"), 64, 64);
-    EXPECT_EQ(given.at("photo").data, image_to_tensor(photo, flip).data);
+    EXPECT_EQ(given.at("photo").data, images_to_tensor(std::vector{photo}, flip).data);
     ASSERT_EQ(given.at("area").desc, (Desc{DType::f32, {1, 8, 8, 1}}));
     for (size_t i = 0; i < 64; ++i)
       EXPECT_EQ(given.at("area").as<float>()[i], (i % 8 < 4) != flip.x ? 1.0f : 0.0f) << i;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -200,25 +199,31 @@ void check_mask(ImageFile& mask, const Known& known, Candidate& candidate) {
                     mask.path.string(), m.width, m.height, candidate.file.path.filename().string(), i.width, i.height);
 }
 
-// A clip has frames that are all of the video's own.
+// How many frames a video must have for a clip to begin at its first.
+int64_t frames_needed(const ImageFile& file, const ClipSpec& clip) {
+  if (clip.fps <= 0) return clip.frames;
+  const std::vector<int64_t> numbers = frames_at({file.size, max_video_frames, file.fps}, clip.fps, 0, clip.frames);
+  return numbers.empty() ? max_video_frames + 1 : numbers.back() + 1;
+}
+
+ClipSpec clip_of(const DatasetConfig& config) {
+  return {config.num_frames, config.shrink_video_to_frames ? 0 : config.fps};
+}
+
+// A clip's frames are all of the video's own: none is shown twice.
 void check_clip(const DatasetConfig& config, Candidate& candidate) {
   const ImageFile& file = candidate.file;
-  if (config.num_frames == 1 || !candidate.corrupt.empty() || !candidate.unreadable.empty()) return;
-  if (!config.shrink_video_to_frames && file.fps <= 0) {
+  const ClipSpec clip = clip_of(config);
+  if (clip.frames == 1 || !candidate.corrupt.empty() || !candidate.unreadable.empty()) return;
+  const std::string at = clip.fps > 0 ? fmt::format(" at {:.4g} a second", clip.fps) : "";
+  if (clip.fps > 0 && file.fps <= 0)
     candidate.corrupt = fmt::format(
         "video {}: the file does not say how many frames a second it has, which shrink_video_to_frames: false needs",
         file.path.string());
-    return;
-  }
-  const double needed = config.shrink_video_to_frames
-                            ? static_cast<double>(config.num_frames)
-                            : 1 + std::floor(static_cast<double>(config.num_frames - 1) * file.fps / config.fps);
-  if (static_cast<double>(file.frames) < needed)
+  else if (const int64_t needed = frames_needed(file, clip); file.frames < needed)
     candidate.corrupt = fmt::format(
-        "video {}: {} frames at {:.4g} a second, and num_frames: {}{} needs {:.0f}: use a longer video, or fewer "
-        "frames",
-        file.path.string(), file.frames, file.fps, config.num_frames,
-        config.shrink_video_to_frames ? "" : fmt::format(" at {:.4g} a second", config.fps), needed);
+        "video {}: {} frames at {:.4g} a second, and num_frames: {}{} needs {}: use a longer video, or fewer frames",
+        file.path.string(), file.frames, file.fps, clip.frames, at, needed);
 }
 
 void check_image(Candidate& candidate, const Known& known) {
@@ -322,7 +327,7 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.bucket = choose_bucket(candidate.file.size, resolution, step.pixels, config.buckets);
       if (step.frames > 0) {
         sample.bucket.frames = (config.num_frames - 1) / step.frames * step.frames + 1;
-        sample.clip = {config.num_frames, config.shrink_video_to_frames ? 0 : config.fps};
+        sample.clip = clip_of(config);
       }
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
@@ -446,10 +451,10 @@ std::vector<Image> read_clip(const ImageCut& cut) {
   const auto& [count, fps] = cut.clip;
   std::vector<int64_t> numbers = even_frames(file.frames, count);
   if (fps > 0) {
-    const auto later = static_cast<int64_t>(std::floor(static_cast<double>(count - 1) * file.fps / fps));
+    const auto places = static_cast<uint64_t>(file.frames - frames_needed(file, cut.clip) + 1);
     Random random(0, Purpose::augment_variant, content_number(file), 0);
-    numbers = frames_at({file.size, file.frames, file.fps}, fps,
-                        static_cast<int64_t>(random.below(static_cast<uint64_t>(file.frames - later))), count);
+    const auto start = static_cast<int64_t>(random.below(places));
+    numbers = frames_at({file.size, file.frames, file.fps}, fps, start, count);
   }
   numbers.resize(static_cast<size_t>(cut.bucket.frames));
   std::vector<Image> frames = read_frames(file.path, numbers);

@@ -51,7 +51,7 @@ struct Vae {
   DType compute;
   int64_t tile = 0;  // pixels; 0: as large as fits
 
-  VaePlan plan(VaeRole role, const TileGrid& grid, int64_t frames) const;
+  VaePlan plan(VaeRole role, const TileGrid& grid, int64_t frames = 1) const;
   // The largest tiles that fit into the room; the smallest where none do.
   VaePlan fit(VaeRole role, const Bucket& image, const MemoryRoom& room) const;
   // Throws lh::Error when what it gave has a NaN or infinity; `image` says of what.

@@ -1,0 +1,198 @@
+// Training a model of videos by the command: clips from video files, samples that move.
+#include <gmock/gmock.h>
+
+#include "data/dataset.h"
+#include "data/video.h"
+#include "io/safetensors.h"
+#include "support/image_files.h"
+#include "support/log.h"
+#include "support/paths.h"
+#include "support/run_host.h"
+#include "support/video_files.h"
+#include "support/wan_shapes.h"
+
+namespace lh::test::video_training_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+#define SKIP_WITHOUT_VIDEOS() \
+  if (!reads_videos()) GTEST_SKIP() << "no FFmpeg: " << why_no_videos()
+
+// ---- which frames a sample has
+
+class Clips : public testing::Test {
+ protected:
+  Clips() {
+    config_.folder_path = dir_.path();
+    config_.default_caption = "a film";
+    config_.resolution = {32};
+    config_.num_frames = 5;
+  }
+  void put_film(const std::string& name, int64_t frames, AviRate rate = {}) const {
+    write_file(dir_ / name, avi(film(frames), rate));
+  }
+  Dataset open(SizeStep step = {16, 4}) const { return open_dataset({config_}, "", step); }
+  // The numbers of a clip's frames, by the grey that says them.
+  std::vector<int64_t> numbers(const Sample& sample) const {
+    std::vector<int64_t> found;
+    ImageCut whole = sample.cut();
+    whole.bucket.width = 64, whole.bucket.height = 48;  // as it is
+    for (const Image& frame : read_clip(whole))
+      for (int64_t number = 0; number < 40; ++number)
+        if (frame.rgb == film_frame(number).rgb) found.push_back(number);
+    return found;
+  }
+  TempDir dir_;
+  DatasetConfig config_;
+};
+
+TEST_F(Clips, AreSpreadOverTheWholeVideo) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 13);
+  const Dataset dataset = open();
+  ASSERT_EQ(dataset.samples.size(), 1u);
+  EXPECT_EQ(dataset.samples[0].bucket.frames, 5);
+  EXPECT_EQ(numbers(dataset.samples[0]), (std::vector<int64_t>{0, 3, 6, 9, 12}));
+}
+
+// As ai-toolkit has it: 8 frames are taken, and of them those that fill places of the latents.
+TEST_F(Clips, LeaveOutWhatFillsNoPlace) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 15);
+  config_.num_frames = 8;
+  EXPECT_EQ(numbers(open().samples[0]), (std::vector<int64_t>{0, 2, 4, 6, 8}));
+}
+
+// From a place that the content decides, so that the cache serves every run.
+TEST_F(Clips, FollowEachOtherAtTheirRate) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 30, {.rate = 24});
+  config_.shrink_video_to_frames = false;
+  config_.fps = 12;
+  const std::vector<int64_t> found = numbers(open().samples[0]);
+  ASSERT_EQ(found.size(), 5u);
+  for (size_t i = 1; i < found.size(); ++i) EXPECT_EQ(found[i] - found[i - 1], 2);
+  EXPECT_EQ(numbers(open().samples[0]), found);
+}
+
+TEST_F(Clips, OfOneFrameAreTheMiddleOfNoVideoButPictures) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 9);
+  write_file(dir_ / "b.png", encode_png(film_frame(0)));
+  EXPECT_EQ(open().samples.size(), 1u);  // the video alone
+  config_.num_frames = 1;
+  const Dataset pictures = open();
+  ASSERT_EQ(pictures.samples.size(), 1u);
+  EXPECT_EQ(pictures.samples[0].image.path.filename(), "b.png");
+  EXPECT_EQ(pictures.samples[0].bucket.frames, 1);
+}
+
+TEST_F(Clips, OfVideosThatAreTooShortAreLeftOut) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 9);
+  put_film("short.avi", 4);
+  EXPECT_EQ(open().samples.size(), 1u);
+  EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr("short.avi: 4 frames at 24 a second, and num_frames: 5 needs 5: "
+                                                     "use a longer video")));
+}
+
+TEST_F(Clips, NeedAModelOfVideosAndVideos) {
+  put_film("a.avi", 9);
+  EXPECT_THAT(error_of([&] { open({16}); }),
+              HasSubstr("datasets[0].num_frames: 5: this is a model of images. Put single frames into"));
+  config_.num_frames = 1;
+  EXPECT_THAT(error_of([&] { open(); }), HasSubstr("videos are read with num_frames above 1"));
+  fs::remove(dir_ / "a.avi");
+  config_.num_frames = 5;
+  EXPECT_THAT(error_of([&] { open(); }), HasSubstr("expected videos, for num_frames is 5, found none"));
+}
+
+// ---- runs
+
+class VideoTraining : public testing::Test {
+ protected:
+  VideoTraining() {
+    write_small_wan(dir_ / "wan.safetensors");
+    for (const char* name : {"a", "b"}) {
+      write_file(dir_ / "films" / (std::string(name) + ".avi"), avi(film(*name == 'a' ? 9 : 12)));
+      put(dir_ / "films" / (std::string(name) + ".txt"), std::string("a film, ") + name);
+    }
+  }
+  void write_job(const std::string& name, int64_t steps) const {
+    put(dir_ / "job.yaml", fmt::format(R"(
+name: {}
+training_folder: "{}"
+device: cpu
+model: {{name_or_path: "{}", tokenizer_path: "{}/share/tokenizers/t5"}}
+network: {{type: lora, linear: 4, linear_alpha: 4}}
+datasets:
+  - folder_path: "{}"
+    num_frames: 5
+    resolution: [32]
+    flip_x: true
+train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
+sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, sample_steps: 2, sample_every: 2}}
+)",
+                                       name, (dir_ / "out").string(), (dir_ / "wan.safetensors").string(), source_dir(),
+                                       (dir_ / "films").string(), steps));
+  }
+  HostResult train(const std::string& name, int64_t steps, const std::vector<std::string>& more = {}) const {
+    write_job(name, steps);
+    std::vector<std::string> arguments{"train", "--config", (dir_ / "job.yaml").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_host(arguments);
+  }
+  std::string lora(const std::string& name) const { return get(dir_ / "out" / name / (name + ".safetensors")); }
+  TempDir dir_;
+};
+
+TEST_F(VideoTraining, LearnsFromClipsAndResumesToTheSameBytes) {
+  SKIP_WITHOUT_VIDEOS();
+  const HostResult whole = expect_trained(train("whole", 4));
+  EXPECT_THAT(whole.output, AllOf(HasSubstr("bucket   5 frames of 32 x 32: 4 per epoch"), Not(HasSubstr("warn"))));
+  expect_trained(train("parts", 2));
+  expect_trained(train("parts", 4, {"--resume"}));
+  EXPECT_EQ(lora("parts"), lora("whole"));
+  for (const char* name : {"000000002_0.webp", "000000004_0.webp"}) {
+    const std::string sample = get(dir_ / "out" / "whole" / "samples" / name);
+    EXPECT_EQ(get(dir_ / "out" / "parts" / "samples" / name), sample);
+    const auto bytes = std::as_bytes(std::span(sample));
+    EXPECT_TRUE(image_is_animated(bytes, name));
+    EXPECT_EQ(image_size(bytes, name).height, 48);
+  }
+  const HostResult verified = run_host(
+      {"verify", (dir_ / "out/whole/whole.safetensors").string(), "--model", (dir_ / "wan.safetensors").string()});
+  EXPECT_EQ(verified.code, 0) << verified.output;
+}
+
+TEST_F(VideoTraining, SampleWritesAnimations) {
+  SKIP_WITHOUT_VIDEOS();
+  write_job("clip", 1);
+  const auto sample = [&](const std::string& out) {
+    return run_host(
+        {"sample", "--config", (dir_ / "job.yaml").string(), "--num-frames", "5", "--out", (dir_ / out).string()});
+  };
+  const HostResult made = sample("clip.webp");
+  ASSERT_EQ(made.code, 0) << made.output;
+  const std::string file = get(dir_ / "clip.webp");
+  EXPECT_TRUE(image_is_animated(std::as_bytes(std::span(file)), "clip.webp"));
+  const HostResult refused = sample("clip.png");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("clips are written as animated WebP. Give a name that ends in .webp"));
+}
+
+TEST_F(VideoTraining, ChecksVideos) {
+  SKIP_WITHOUT_VIDEOS();
+  write_file(dir_ / "films" / "short.avi", avi(film(3)));
+  const HostResult result = run_host({"check", (dir_ / "films").string(), "--num-frames", "5", "--resolution", "32",
+                                      "--out", (dir_ / "page.html").string()});
+  EXPECT_THAT(result.output, AllOf(HasSubstr("5 frames of 32 x 32"), HasSubstr("short.avi")));
+}
+
+}  // namespace
+}  // namespace lh::test::video_training_test
