@@ -78,8 +78,9 @@ TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
       {"downscale", "role vae.encode: output 'posterior' is float32 [1, 16, 16, 8], expected a float [1, 8, 8, 8]"},
       {"posterior", "role vae.encode: has no output 'posterior'"},
       {"image", "role vae.decode: output 'image' is float32 [1, 64, 64, 1], expected a float [1, 64, 64, 3]"},
+      {"time_axis",
+       "role denoiser: input 'latents' is float32 [1, 8, 8, 4], expected [B, time, height, width, channels]"},
       // What loads and cannot be run.
-      {"time_axis", "latents have an axis of time (recipe: latents.axes), which this version of lora-host neither"},
       {"denoisers", "several denoisers share the noise levels (recipe: denoisers)"},
       {"other_latents", "several latents are diffused together (recipe: other_latents)"},
   };

@@ -1,6 +1,7 @@
 #include "data/animation.h"
 
 #include "core/error.h"
+#include "data/codecs.h"
 #include "io/file.h"
 
 #ifdef LORA_ANIMATION
@@ -106,16 +107,36 @@ void write_animation(const std::filesystem::path& path, std::span<const Image> f
   publish_file(path, static_cast<int64_t>(bytes.size()), [&](OutputFile& out) { out.write(bytes); });
 }
 
+// The encoder lets the first frame fill the canvas.
+Image first_frame(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = read_image_file(path);
+  const WebPData file{reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  const std::unique_ptr<WebPMux, decltype(&WebPMuxDelete)> mux(WebPMuxCreate(&file, 0), WebPMuxDelete);
+  WebPMuxFrameInfo frame{};
+  Encoded image;
+  if (mux == nullptr || WebPMuxGetFrame(mux.get(), 1, &frame) != WEBP_MUX_OK)
+    fail(Code::data, "image {}: expected a WebP file with a frame at least, found none", path.string());
+  image.data = frame.bitstream;
+  return decode_image({reinterpret_cast<const std::byte*>(image.data.bytes), image.data.size}, path);
+}
+
 #else
 
 bool writes_animations() { return false; }
 
-void write_animation(const std::filesystem::path& path, std::span<const Image>, double) {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path) {
   fail(Code::config,
-       "{}: animations cannot be written: this lora-host was built without libwebp (install libwebp-dev and build "
+       "{}: this lora-host was built without libwebp, which writes and reads animations (install libwebp-dev and build "
        "again)",
        path.string());
 }
+
+}  // namespace
+
+void write_animation(const std::filesystem::path& path, std::span<const Image>, double) { refuse(path); }
+Image first_frame(const std::filesystem::path& path) { refuse(path); }
 
 #endif
 

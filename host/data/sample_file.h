@@ -9,7 +9,7 @@
 
 namespace lh {
 
-struct Picture {
+struct Sampled {
   std::vector<Image> frames;  // one: an image
   double fps = 0;             // of several
   bool moves() const { return frames.size() > 1; }
@@ -18,6 +18,7 @@ struct Picture {
 inline constexpr std::string_view sample_extensions[] = {".png", ".webp"};
 inline std::string_view sample_extension(bool moves) { return sample_extensions[moves ? 1 : 0]; }
 // path: with the extension of what it is.
-void write_sample(const std::filesystem::path& path, const Picture& picture);
+void write_sample(const std::filesystem::path& path, const Sampled& sampled);
+Image first_of_sample(const std::filesystem::path& path);  // the image, or a clip's first frame
 
 }  // namespace lh

@@ -135,7 +135,7 @@ void SampleSet::bind_decoders(std::byte* arena) {
   for (auto& [size, decoder] : decoders_) weights = decoder.bind(arena, weights);
 }
 
-Picture SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
+Sampled SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
   const auto made = std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first);
   return {made->second.decode(latents), request.fps};
 }

@@ -38,7 +38,7 @@ class SampleSet {
   VaeMemory decoding() const;
   std::string decoding_text() const;  // of the largest
   void bind_decoders(std::byte* arena);
-  Picture decode(const SampleRequest& request, const HostTensor& latents);
+  Sampled decode(const SampleRequest& request, const HostTensor& latents);
 
  private:
   std::set<Bucket> sizes() const;

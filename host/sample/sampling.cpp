@@ -8,6 +8,7 @@
 #include "config/value.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "data/animation.h"
 #include "data/caption.h"
 #include "data/further_images.h"
 #include "encode/latent_encoding.h"
@@ -26,6 +27,9 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
   if (asked > 1 && !recipe.latents.time)
     fail(Code::config, "sample.num_frames: {}: this is a model of images, expected 1{}", asked,
          of_item(item.num_frames.has_value()));
+  if (asked > 1 && !writes_animations())
+    fail(Code::config, "sample.num_frames: {}: clips are written by libwebp, without which this lora-host was built",
+         asked);
   SampleConfig own = config;
   if (item.guidance_scale) own.guidance_scale = item.guidance_scale;
   if (item.renorm_cfg) own.renorm_cfg = item.renorm_cfg;

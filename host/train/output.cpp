@@ -83,10 +83,10 @@ std::optional<std::filesystem::path> Output::found_sample(int64_t step, size_t i
   return {};
 }
 
-void Output::sample(int64_t step, size_t index, const Picture& picture) {
+void Output::sample(int64_t step, size_t index, const Sampled& sampled) {
   // First: the file says that the sample was made.
-  events_->image(fmt::format("sample_{}", index), step, picture.frames.front());
-  write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(picture.moves())),
+  events_->image(fmt::format("sample_{}", index), step, sampled.frames.front());
+  write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(sampled.moves())),
                picture);
 }
 
@@ -101,12 +101,12 @@ std::filesystem::path Output::lora_path(int64_t step) const {
   return folder_ / fmt::format("{}_{:09}.safetensors", config_.name, step);
 }
 
-std::filesystem::path Output::asked_sample(int64_t step, const Picture& picture) {
-  const std::string_view extension = sample_extension(picture.moves());
+std::filesystem::path Output::asked_sample(int64_t step, const Sampled& sampled) {
+  const std::string_view extension = sample_extension(sampled.moves());
   for (int64_t i = 0;; ++i)
     if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}{}", step, i, extension);
         !std::filesystem::exists(path)) {
-      write_sample(path, picture);
+      write_sample(path, sampled);
       return path;
     }
 }
@@ -135,7 +135,7 @@ std::optional<std::filesystem::path> Output::comparison(int64_t step, const std:
   for (size_t i = 0; i < prompts.size(); ++i) {
     const auto before = found_sample(0, i), after = found_sample(step, i);
     if (!before || !after) return {};
-    rows.push_back({decode_image(*before), decode_image(*after)});
+    rows.push_back({first_of_sample(*before), first_of_sample(*after)});
   }
   if (rows.empty()) return {};
   const std::filesystem::path path = folder_ / "before_after.png";

@@ -29,11 +29,11 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   void metrics(int64_t step, const StepMetrics& values);
-  void sample(int64_t step, size_t index, const Picture& picture);
+  void sample(int64_t step, size_t index, const Sampled& sampled);
   bool has_sample(int64_t step, size_t index) const;
   void sync_metrics() const;  // what was written so far survives a power cut
   // One that was asked for by hand: samples/asked_000000100_0.png, the next number that is free. Gives its path.
-  std::filesystem::path asked_sample(int64_t step, const Picture& picture);
+  std::filesystem::path asked_sample(int64_t step, const Sampled& sampled);
   // A LoRA file; `step` is in the name unless it is the final one.
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                              const CheckpointSpec& spec, const LoraMetadata& metadata) const;

@@ -59,7 +59,7 @@ class Trainer {
   bool validation_due(int64_t step) const;
   double validate();  // the loss of the images that are set apart; no step may be in flight
   void make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
-                    const std::function<void(size_t index, const Picture& picture)>& write);
+                    const std::function<void(size_t index, const Sampled& sampled)>& write);
   void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
   int run_steps();
   int leave();  // saves unless that is done and ends, because somebody asked for it

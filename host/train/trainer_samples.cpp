@@ -21,11 +21,11 @@ void Trainer::make_samples(int64_t step, bool only_missing) {
   if (numbers.empty()) return;
   std::vector<SampleRequest> wanted;
   for (const size_t i : numbers) wanted.push_back(p_.requests.at(i));
-  make_samples(*p_.samples, wanted, [&](size_t i, const Picture& one) { output_->sample(step, numbers[i], one); });
+  make_samples(*p_.samples, wanted, [&](size_t i, const Sampled& one) { output_->sample(step, numbers[i], one); });
 }
 
 void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
-                           const std::function<void(size_t index, const Picture& picture)>& write) {
+                           const std::function<void(size_t index, const Sampled& sampled)>& write) {
   runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(requests, p_.model.recipe()));
   const Graph& graph = p_.plan->largest().graph;
