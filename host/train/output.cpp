@@ -87,7 +87,7 @@ void Output::sample(int64_t step, size_t index, const Sampled& sampled) {
   // First: the file says that the sample was made.
   events_->image(fmt::format("sample_{}", index), step, sampled.frames.front());
   write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(sampled.moves())),
-               picture);
+               sampled);
 }
 
 bool Output::has_sample(int64_t step, size_t index) const { return found_sample(step, index).has_value(); }
