@@ -118,6 +118,7 @@ class VideoTraining : public testing::Test {
  protected:
   VideoTraining() {
     write_small_wan(dir_ / "wan.safetensors");
+    fs::create_directories(dir_ / "films");
     for (const char* name : {"a", "b"}) {
       write_file(dir_ / "films" / (std::string(name) + ".avi"), avi(film(*name == 'a' ? 9 : 12)));
       put(dir_ / "films" / (std::string(name) + ".txt"), std::string("a film, ") + name);
