@@ -172,7 +172,9 @@ void describe_backward(DnnGraph& graph, Tensors t, const AttentionMasks& masks, 
   }
 }
 
-constexpr int64_t most_workspace = int64_t{2} << 30;
+constexpr int64_t usual_workspace = int64_t{2} << 30;
+// ds of one head, which is the least that is stored at a time, may take more by itself.
+constexpr int64_t most_workspace = int64_t{8} << 30;
 DnnKey key_of(Operation operation, bool parts, const AttentionShape& s, const AttentionPlaces& at, lk_dtype dtype,
               const AttentionMasks& masks) {
   DnnKey key{static_cast<int64_t>(operation),
@@ -203,7 +205,7 @@ const DnnPlan* forward_plan(Cuda& cuda, const AttentionShape& s, const Attention
   const auto describe = [&](auto&& graph_of) {
     return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, at, type), masks); };
   };
-  const DnnAccept accept{.workspace = most_workspace};
+  const DnnAccept accept{.workspace = usual_workspace};
   for (const bool parts : {false, true}) {
     if (masks.causal && !parts) continue;
     const DnnKey key = key_of(Operation::attention, parts, s, at, dtype, masks);
@@ -220,7 +222,7 @@ const DnnPlan* backward_plan(Cuda& cuda, const AttentionShape& s, const Attentio
   const DnnKey key = key_of(operation, true, s, at, dtype, masks);
   return cuda.dnn().plan(
       key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, at, dnn_type(dtype)), masks, in_order); },
-      {.workspace = most_workspace});
+      {.workspace = in_order && s.heads == 1 ? most_workspace : usual_workspace});
 }
 
 }  // namespace lk::cuda

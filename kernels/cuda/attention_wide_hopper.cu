@@ -32,7 +32,7 @@ namespace {
 
 using namespace wide;
 
-constexpr int64_t most_ds_bytes = int64_t{2} << 30;
+constexpr int64_t usual_ds_bytes = int64_t{2} << 30, most_ds_bytes = int64_t{8} << 30;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -263,7 +263,7 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t query_parts = ceil_div(queries, part_rows);
   const int64_t processors = cuda.device().multiProcessorCount, all_heads = batch * heads;
   if (queries == 0 || all_heads * key_tiles < processors) return pass_over(cuda, "too few keys for each processor");
-  const std::optional<WideOrder> order = wide_order(all_heads, query_tiles, key_tiles, processors);
+  const std::optional<WideOrder> order = wide_order(all_heads, query_tiles, key_tiles, processors, usual_ds_bytes / cell_bytes);
   if (!order || order->cells() * cell_bytes > most_ds_bytes) return pass_over(cuda, "too many tiles");
   if (group > 1) {
     p.k = copy_keys(cuda, given.k, group, {}), p.v = copy_keys(cuda, given.v, group, {});

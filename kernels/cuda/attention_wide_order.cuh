@@ -4,7 +4,8 @@
 // By a list: tiles of both kinds are taken from one list, by blocks that stay. In it the queries of a head come `lag`
 // heads after its keys, between the keys of a later head: by then they are done, and as who takes a tile only waits for
 // tiles earlier in the list, which are all taken, somebody can always go on. Cells are those of `slots` heads, more
-// than `lag`: more than the second-level cache holds, so that ds goes to memory and comes back.
+// than `lag`: more than the second-level cache holds, so that ds goes to memory and comes back. Long heads have as few
+// slots as leave hardly anybody waiting: three, and a lag of two.
 //
 // In teams: a team has a block for each tile of keys of a head and `followers`, which take pairs of rows in turn as
 // soon as their cells are there; then comes the team's next head. A tile of keys has `depth` cells and writes the next
@@ -49,13 +50,18 @@ struct WideOrder {
   static constexpr int depth = 6;
 };
 
-// None: there are too many tiles to count.
+// usual_cells: where more would be wanted there are fewer slots, but no fewer than three. None: there are too many tiles
+// to count.
 inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_tiles,
-                                           int64_t processors) {
+                                           int64_t processors, int64_t usual_cells) {
   // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
   // takes: then nobody waits, and enough is left for the time in which the last keys end. A slot is wanted again when
   // the queries of its last head are done.
-  const int64_t lag = std::min(all_heads, 2 * (1 + ceil_div(processors, key_tiles)));
+  constexpr int64_t least_slots = 3;
+  const int64_t under_way = ceil_div(processors, key_tiles + query_tiles);  // heads
+  const int64_t room = std::max(usual_cells / (key_tiles * query_tiles), least_slots);
+  const int64_t lag = std::min({all_heads, 2 * (1 + ceil_div(processors, key_tiles)),
+                                std::max(room - 1 - under_way, least_slots - 1)});
   const int64_t listed = (all_heads + lag) * (key_tiles + query_tiles);
   if (listed > most_tiles) return {};
   WideOrder order{.key_tiles = static_cast<int>(key_tiles),
@@ -79,7 +85,7 @@ inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tile
     return order;
   }
   order.lag = static_cast<int>(lag);
-  order.slots = static_cast<int>(std::min(all_heads, lag + 1 + ceil_div(processors, key_tiles + query_tiles)));
+  order.slots = static_cast<int>(std::min({all_heads, lag + 1 + under_way, room}));
   order.listed = static_cast<int>(listed);
   return order;
 }
