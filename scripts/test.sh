@@ -63,7 +63,8 @@ add() { # add NAME STATUS LOG PASSED FAILED
 # their own. mpi_test, which waits most of its time, is beside the others. Those that take long come first, and lora_tests has
 # more shards than there are processors, so that all end together.
 shards=24
-export OMP_WAIT_POLICY=passive  # threads that wait leave their processor to the jobs beside them
+# Threads that wait leave their processor to the jobs beside them. Programs that find these set do not start once more for them.
+export OMP_WAIT_POLICY=passive OPENBLAS_NUM_THREADS=1
 at_once=$(nproc)
 [ "$at_once" -le 8 ] || at_once=8
 start() { # start NAME COMMAND...

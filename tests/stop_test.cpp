@@ -84,7 +84,8 @@ TEST(Stop, TooLittleAddressSpaceIsNoHang) {
   ToyRun run;
   run.set("steps", "1").set("save_every", "0");
   const auto limited = [&](int64_t mib, const std::vector<std::string>& words) {
-    HostProcess process(words, {.shell_prefix = "ulimit -v " + std::to_string(mib * 1024)});
+    const std::string usual = "unset OPENBLAS_NUM_THREADS; export OMP_WAIT_POLICY=passive; ";  // as users may have it
+    HostProcess process(words, {.shell_prefix = usual + "ulimit -v " + std::to_string(mib * 1024)});
     return process.wait();
   };
   int64_t loads = 32;  // the least at which the program itself is loaded

@@ -10,10 +10,14 @@
 namespace lh {
 
 void sleep_when_idle(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  if (::setenv("OMP_WAIT_POLICY", "passive", 0) != 0) return;
-  ::setenv("OPENBLAS_NUM_THREADS", "1", 0);  // OpenMP's threads multiply; OpenBLAS makes none of its own at its start
-  ::execv("/proc/self/exe", argv);           // returns only if it fails
+  const bool waits = std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
+  const bool multiplies = std::getenv("OPENBLAS_NUM_THREADS") != nullptr;
+  if (waits && multiplies) return;
+  if (!waits && ::setenv("OMP_WAIT_POLICY", "passive", 0) != 0) return;
+  // OpenMP's threads multiply. OpenBLAS makes none of its own at its start: where their buffers find no room it does
+  // not come back, not even from the end of the program.
+  if (!multiplies && ::setenv("OPENBLAS_NUM_THREADS", "1", 0) != 0) return;
+  ::execv("/proc/self/exe", argv);  // returns only if it fails
 }
 
 void fill_standard_streams() {

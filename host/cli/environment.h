@@ -5,7 +5,8 @@ namespace lh {
 
 // Lets idle OpenMP threads sleep instead of spinning, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says otherwise. Spinning
 // threads take the cores from whoever has work as soon as a machine is shared, and every parallel loop ends in such a
-// wait. libgomp reads the variable when it is loaded, so the program starts itself once more (same process id).
+// wait. And OpenBLAS has one thread, unless OPENBLAS_NUM_THREADS says otherwise. Both libraries read the variables when
+// they are loaded, so the program starts itself once more (same process id).
 void sleep_when_idle(char** argv);
 
 // Opens /dev/null for what of standard input, output and error is closed, as services are started: a file of the run

@@ -263,7 +263,8 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t query_parts = ceil_div(queries, part_rows);
   const int64_t processors = cuda.device().multiProcessorCount, all_heads = batch * heads;
   if (queries == 0 || all_heads * key_tiles < processors) return pass_over(cuda, "too few keys for each processor");
-  const std::optional<WideOrder> order = wide_order(all_heads, query_tiles, key_tiles, processors, usual_ds_bytes / cell_bytes);
+  const std::optional<WideOrder> order =
+      wide_order(all_heads, query_tiles, key_tiles, processors, usual_ds_bytes / cell_bytes);
   if (!order || order->cells() * cell_bytes > most_ds_bytes) return pass_over(cuda, "too many tiles");
   if (group > 1) {
     p.k = copy_keys(cuda, given.k, group, {}), p.v = copy_keys(cuda, given.v, group, {});

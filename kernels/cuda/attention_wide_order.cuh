@@ -50,8 +50,8 @@ struct WideOrder {
   static constexpr int depth = 6;
 };
 
-// usual_cells: where more would be wanted there are fewer slots, but no fewer than three. None: there are too many tiles
-// to count.
+// usual_cells: where more would be wanted there are fewer slots, but no fewer than three. None: there are too many
+// tiles to count.
 inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_tiles,
                                            int64_t processors, int64_t usual_cells) {
   // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
@@ -60,8 +60,8 @@ inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tile
   constexpr int64_t least_slots = 3;
   const int64_t under_way = ceil_div(processors, key_tiles + query_tiles);  // heads
   const int64_t room = std::max(usual_cells / (key_tiles * query_tiles), least_slots);
-  const int64_t lag = std::min({all_heads, 2 * (1 + ceil_div(processors, key_tiles)),
-                                std::max(room - 1 - under_way, least_slots - 1)});
+  const int64_t lag =
+      std::min({all_heads, 2 * (1 + ceil_div(processors, key_tiles)), std::max(room - 1 - under_way, least_slots - 1)});
   const int64_t listed = (all_heads + lag) * (key_tiles + query_tiles);
   if (listed > most_tiles) return {};
   WideOrder order{.key_tiles = static_cast<int>(key_tiles),

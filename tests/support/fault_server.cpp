@@ -78,7 +78,8 @@ FaultServer::FaultServer(fs::path watched, std::vector<std::string> environment)
 
   environment.push_back("LD_PRELOAD=" + (fs::path(binary_dir()) / "lib/lora-host-test/shims/faults.so").string());
   environment.push_back("LORA_FAULT_SHARED=" + memory.string());
-  environment.emplace_back("OMP_WAIT_POLICY=passive");  // set: lora-host does not start itself again
+  for (const char* set : {"OMP_WAIT_POLICY=passive", "OPENBLAS_NUM_THREADS=1"})
+    environment.emplace_back(set);  // lora-host does not start itself again
   for (char** v = environ; *v != nullptr; ++v) environment.emplace_back(*v);
   std::vector<char*> variables;
   for (std::string& v : environment) variables.push_back(v.data());
