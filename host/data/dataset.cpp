@@ -418,6 +418,15 @@ std::string hash_of_file(const fs::path& path) {
   return hash.hex();
 }
 
+// Where a clip begins follows from the video's content, so that each run finds it in the cache.
+std::vector<int64_t> frames_of(const ImageFile& file, const ClipSpec& clip) {
+  if (clip.fps <= 0) return even_frames(file.frames, clip.frames);
+  const auto places = static_cast<uint64_t>(file.frames - frames_needed(file, clip) + 1);
+  Random random(0, Purpose::augment_variant, content_number(file), 0);
+  const auto start = static_cast<int64_t>(random.below(places));
+  return frames_at({file.size, file.frames, file.fps}, clip.fps, start, clip.frames);
+}
+
 Image cut_of(const Image& whole, const ImageCut& cut) {
   Image image = resize_and_crop(whole, cut.bucket.width, cut.bucket.height, cut.augment.at);
   recolour(image, cut.augment.hue, cut.augment.gamma);
@@ -443,19 +452,11 @@ ImageFile open_video(const fs::path& path) {
 
 Image read_cut(const ImageCut& cut) { return cut_of(decode_image(read_unchanged(cut.file), cut.file.path), cut); }
 
-// Where a clip begins follows from the video's content, so that each run finds it in the cache.
 std::vector<Image> read_clip(const ImageCut& cut) {
   const ImageFile& file = cut.file;
   if (!is_video_name(file.path)) return {read_cut(cut)};
   require_unchanged(file, hash_of_file(file.path));
-  const auto& [count, fps] = cut.clip;
-  std::vector<int64_t> numbers = even_frames(file.frames, count);
-  if (fps > 0) {
-    const auto places = static_cast<uint64_t>(file.frames - frames_needed(file, cut.clip) + 1);
-    Random random(0, Purpose::augment_variant, content_number(file), 0);
-    const auto start = static_cast<int64_t>(random.below(places));
-    numbers = frames_at({file.size, file.frames, file.fps}, fps, start, count);
-  }
+  std::vector<int64_t> numbers = frames_of(file, cut.clip);
   numbers.resize(static_cast<size_t>(cut.bucket.frames));
   std::vector<Image> frames = read_frames(file.path, numbers);
   for (Image& frame : frames) frame = cut_of(frame, cut);

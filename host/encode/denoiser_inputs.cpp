@@ -100,8 +100,7 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
     case Source::time:
     case Source::sigma:
     case Source::log_snr: {
-      const int64_t patch = recipe_.latents.multiple * recipe_.latents.multiple;
-      const int64_t tokens = spec.per_token ? latent_shape(recipe_.latents, sizes, 1, 1).numel() / patch : 1;
+      const int64_t tokens = spec.per_token ? latent_tokens(recipe_.latents, sizes) : 1;
       HostTensor levels = numbers(tokens, [&](const InputRow& row, size_t) { return level_of(spec, row.level); });
       if (spec.per_token) levels.desc.shape = Shape{batch, tokens};
       return levels;

@@ -19,4 +19,8 @@ Shape latent_shape(const LatentSpec& latents, const Sizes& sizes, int64_t batch,
   return latents.time ? Shape{batch, sizes.at("time"), h, w, last} : Shape{batch, h, w, last};
 }
 
+int64_t latent_tokens(const LatentSpec& latents, const Sizes& sizes) {
+  return latent_shape(latents, sizes, 1, 1).numel() / (latents.multiple * latents.multiple);
+}
+
 }  // namespace lh

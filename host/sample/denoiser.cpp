@@ -6,18 +6,10 @@
 #include "core/random.h"
 #include "core/rows.h"
 #include "encode/latent_shape.h"
+#include "encode/step_shapes.h"
 #include "run/workspace.h"
 
 namespace lh {
-namespace {
-
-int64_t image_tokens(const SampleRequest& request, const LatentSpec& latents) {
-  return latent_shape(latents, latent_sizes(latents, request.bucket()), 1, 1).numel() /
-         (latents.multiple * latents.multiple);
-}
-
-}  // namespace
-
 Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute,
                    const SamplerChoice& sampler, const SampleRequest& like, const Sizes& lengths,
                    const Streaming& streaming)
@@ -25,7 +17,9 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
       model_(model),
       sampler_(sampler),
       like_(like),
-      schedule_(schedule_of(sampler, model.recipe(), like.steps, image_tokens(like, model.recipe().latents))),
+      schedule_(
+          schedule_of(sampler, model.recipe(), like.steps,
+                      latent_tokens(model.recipe().latents, latent_sizes(model.recipe().latents, like.bucket())))),
       inputs_(model.recipe()),
       whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {}, streaming)) {
   if (like.guidance.skip_layers)
@@ -35,9 +29,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
 Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                                      const std::vector<int64_t>& skip_layers, const Streaming& streaming) const {
   Compiled compiled;
-  compiled.sizes = latent_sizes(model_.recipe().latents, like_.bucket());
-  compiled.sizes.insert(lengths.begin(), lengths.end());
-  compiled.sizes["batch"] = batch;
+  compiled.sizes = StepShape{like_.bucket(), lengths}.sizes(model_.recipe().latents, batch);
   compiled.graph =
       build_sample_graph(model_, compiled.sizes, select, compute,
                          skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}}, streaming);

@@ -27,8 +27,7 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
     perturbed =
         perturb(noise, train.ip_noise_gamma, train.ip_noise_gamma_random_strength, random(Purpose::input_perturbation));
   Random time = random(Purpose::timestep);
-  const int64_t places = static_cast<int64_t>(noisy.size()) / latents.channels;
-  const NoiseLevel level = p_.objective.draw(time, places / (latents.multiple * latents.multiple), use.sample.is_reg);
+  const NoiseLevel level = p_.objective.draw(time, latent_tokens(latents, sizes), use.sample.is_reg);
   p_.objective.make_pair(x0, noise, level, noisy, target, perturbed);
   return level;
 }
