@@ -73,6 +73,7 @@ krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 ideogram4_transformer_keys 34 4608 12288 512 53248 >"$work/ideogram4.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
+wan_transformer_keys 40 5120 13824 4096 36 >"$work/wan_i2v_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
 # Those of Anima, too.
 anima_keys 28 2048 8192 256 6 1024 32128 >"$work/anima.json"
@@ -211,6 +212,7 @@ umt5_xxl_fp16 umt5
 wan_2.1_vae qwen_image_vae
 v1-5-pruned sd1 sdxl_vae:first_stage_model.
 v2-1_768-ema-pruned sd2 sdxl_vae:first_stage_model.
+wan2.2_i2v_high_noise_14B_fp16 wan_i2v_14b
 sd3.5_large sd3.5_large ae:first_stage_model.
 sd3.5_large_turbo sd3.5_large ae:first_stage_model.
 sd3.5_medium sd3.5_medium ae:first_stage_model.
@@ -235,6 +237,22 @@ cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
+# A video that has the frames and the sides that are asked for, uncompressed.
+python3 - "$work/clips" <<'EOF'
+import os, struct, sys
+def chunk(kind, data): return kind + struct.pack("<I", len(data)) + data
+def part(kind, *chunks): return chunk(b"LIST", kind + b"".join(chunks))
+frames, side = 40, 512
+main = struct.pack("<14I", 1000000 // 16, 0, 0, 0, frames, 0, 1, 0, side, side, 0, 0, 0, 0)
+stream = b"vidsDIB " + struct.pack("<10I4H", 0, 0, 0, 1, 16, 0, frames, 0, 0, 0, 0, 0, side, side)
+picture = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 24, 0, 3 * side * side, 0, 0, 0, 0)
+movie = (chunk(b"00db", bytes([5 * i] * (3 * side * side))) for i in range(frames))
+header = part(b"hdrl", chunk(b"avih", main), part(b"strl", chunk(b"strh", stream), chunk(b"strf", picture)))
+os.mkdir(sys.argv[1])
+with open(sys.argv[1] + "/walk.avi", "wb") as out: out.write(chunk(b"RIFF", b"AVI " + header + part(b"movi", *movie)))
+open(sys.argv[1] + "/walk.txt", "w").write("a dog that walks")
+EOF
+cp "$work/photos/wide.png" "$work/start.png"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 

@@ -253,6 +253,8 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "as: pixels", "as: text", "line 4: as `text` is unknown"},
       {flow, "source: image.control, as: pixels", "source: inpaint.photo",
        "line 4: source `inpaint.photo` is unknown; known: inpaint.image, inpaint.mask"},
+      {flow, "source: image.control, as: pixels", "source: first_frame.control",
+       "line 4: `first_frame.control`: latents have no axis of time"},
       {flow, "source: log_snr", "source: time.begin", "line 4: source `time.begin` is unknown; known: time, time.end"},
       {flow, "source: log_snr", "source: sigma.end",
        "line 4: source `sigma.end` is unknown; known: conditioner.<name>, "},

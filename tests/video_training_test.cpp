@@ -124,12 +124,19 @@ class VideoTraining : public testing::Test {
       put(dir_ / "films" / (std::string(name) + ".txt"), std::string("a film, ") + name);
     }
   }
+  // Files of this model in place of the one that is there; `more` lines of model and sample.
+  void use_image_to_video() {
+    write_small_wan_i2v(dir_ / "wan.safetensors");
+    write_file(dir_ / "start.png", encode_png(film_frame(3, 64, 48)));
+    more_of_model_ = ", variant: wan2.2-low-noise";
+    more_of_sample_ = fmt::format(", images: {{control: \"{}\"}}", (dir_ / "start.png").string());
+  }
   void write_job(const std::string& folder, int64_t steps) const {
     put(dir_ / "job.yaml", fmt::format(R"(
 name: clips
 training_folder: "{}"
 device: cpu
-model: {{name_or_path: "{}", tokenizer_path: "{}/share/tokenizers/t5"}}
+model: {{name_or_path: "{}", tokenizer_path: "{}/share/tokenizers/t5"{}}}
 network: {{type: lora, linear: 4, linear_alpha: 4}}
 datasets:
   - folder_path: "{}"
@@ -137,10 +144,10 @@ datasets:
     resolution: [32]
     flip_x: true
 train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
-sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, sample_steps: 2, sample_every: 2, sample_at_start: true}}
+sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
 )",
                                        (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(),
-                                       (dir_ / "films").string(), steps));
+                                       more_of_model_, (dir_ / "films").string(), steps, more_of_sample_));
   }
   HostResult train(const std::string& folder, int64_t steps, const std::vector<std::string>& more = {}) const {
     write_job(folder, steps);
@@ -149,6 +156,7 @@ sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, samp
     return run_host(arguments);
   }
   TempDir dir_;
+  std::string more_of_model_, more_of_sample_;
 };
 
 TEST_F(VideoTraining, LearnsFromClipsAndResumesToTheSameBytes) {
@@ -185,6 +193,31 @@ TEST_F(VideoTraining, SampleWritesAnimations) {
   const HostResult refused = sample("clip.png");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.output, HasSubstr("clips are written as animated WebP. Give a name that ends in .webp"));
+}
+
+// Clips begin with their own first frame in training, samples with the picture that they are given.
+TEST_F(VideoTraining, ImageToVideoIsShownFirstFrames) {
+  SKIP_WITHOUT_VIDEOS();
+  use_image_to_video();
+  expect_trained(train("whole", 4));
+  expect_trained(train("parts", 2));
+  expect_trained(train("parts", 4, {"--resume"}));
+  EXPECT_EQ(get(dir_ / "parts/clips/clips.safetensors"), get(dir_ / "whole/clips/clips.safetensors"));
+  const std::string sample = get(dir_ / "whole/clips/samples/000000004_0.webp");
+  EXPECT_EQ(get(dir_ / "parts/clips/samples/000000004_0.webp"), sample);
+  write_file(dir_ / "start.png", encode_png(film_frame(30, 64, 48)));
+  expect_trained(train("other", 4));
+  EXPECT_NE(get(dir_ / "other/clips/samples/000000004_0.webp"), sample);
+  EXPECT_EQ(get(dir_ / "other/clips/clips.safetensors"), get(dir_ / "whole/clips/clips.safetensors"));
+}
+
+TEST_F(VideoTraining, ImageToVideoNeedsAPictureForSamples) {
+  SKIP_WITHOUT_VIDEOS();
+  use_image_to_video();
+  more_of_sample_ = "";
+  const HostResult refused = train("whole", 4);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("sample.images.control: missing"));
 }
 
 TEST_F(VideoTraining, ChecksVideos) {

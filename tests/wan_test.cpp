@@ -10,12 +10,15 @@
 #include "compile/compile.h"
 #include "diffusion/timestep_law.h"
 #include "encode/check_model.h"
+#include "encode/image_inputs.h"
 #include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
+#include "run/program.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/image_files.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/wan_shapes.h"
@@ -205,12 +208,7 @@ TEST(Wan, ItsAutoencoderResamplesTime) {
 
 const WrongModel relatives[] = {
     {"image_to_video", [](Shapes& s) { add_linear(s, "img_emb.proj.1", 8, 8); },
-     "this is Wan image-to-video, which is shown a first frame (img_emb.*)"},
-    {"image_to_video_2_2",
-     [](Shapes& s) {
-       set(s, "patch_embedding.weight", {256, 36, 1, 2, 2});
-     },
-     "this is Wan image-to-video, which is shown a first frame (patch_embedding.weight takes 36 channels)"},
+     "this is Wan 2.1 image-to-video, which sees its first frame by CLIP (img_emb.*)"},
     {"vace", [](Shapes& s) { add_linear(s, "vace_blocks.0.after_proj", 8, 8); }, "this is Wan VACE"},
     {"fun_control",
      [](Shapes& s) {
@@ -251,6 +249,25 @@ TEST(Wan, AFolderOfTwoExpertsSaysWhichItHas) {
   put(dir / "model" / "model_index.json", R"({"_class_name": "WanPipeline", "boundary_ratio": 0.875})");
   EXPECT_EQ(Model(built_plugins(), config, "").recipe().variant, "wan2.2-high-noise");
   EXPECT_EQ(Model(built_plugins(), with_variant(config, "wan2.2-low-noise"), "").recipe().variant, "wan2.2-low-noise");
+}
+
+// Those that are shown a first frame have 36 channels, which say nothing of which expert it is.
+TEST(Wan, ExpertsOfImageToVideo) {
+  const TempDir dir;
+  write_file(dir / "i2v.safetensors", filled(image_to_video(small_wan).shapes()));
+  const ModelConfig config = single(dir / "i2v.safetensors");
+  const auto open = [&](const ModelConfig& which) { return Model(built_plugins(), which, ""); };
+  EXPECT_THAT(error_of([&] { open(config); }),
+              HasSubstr("model.variant: missing: these are the weights of an expert of Wan 2.2's image-to-video: "
+                        "expected wan2.2-high-noise or wan2.2-low-noise"));
+  EXPECT_THAT(error_of([&] { open(with_variant(config, "wan2.1")); }), HasSubstr("model.variant: wan2.1: these are"));
+  for (const std::string which : {"high", "low"}) {
+    const Model model = open(with_variant(config, ("wan2.2-" + which + "-noise").c_str()));
+    EXPECT_EQ(model.recipe().variant, "wan2.2-i2v-" + which + "-noise");
+    EXPECT_EQ(model.recipe().denoisers.at(0).above, 0.9);
+    EXPECT_TRUE(model.recipe().image_keys().needed.empty());
+    EXPECT_EQ(model.recipe().image_keys_of_samples().needed, std::set<std::string>{"control"});
+  }
 }
 
 TEST(Wan, ExpertsAreTrainedOnTheirLevels) {
@@ -367,15 +384,46 @@ TEST(Wan, LongVideosTakeNoMoreMemory) {
   EXPECT_LT(arena("vae.decode", 21, 32), 1.2 * arena("vae.decode", 11, 32));
 }
 
+// What a model is shown of a picture is the latents of a clip that is grey, which is 0, behind it.
+TEST(Wan, GreyIsBehindAFirstFrame) {
+  const TempDir dir;
+  write_small_wan_i2v(dir / "wan.safetensors");
+  const Model model(built_plugins(), with_variant(single(dir / "wan.safetensors"), "wan2.2-low-noise"), "");
+  write_png(dir / "start.png", test_picture(48, 32));
+  const ImageFile start = open_image(dir / "start.png");
+  const ImageCut own{.file = {}, .bucket = {48, 32, 5}};
+
+  Device device(tested_device());
+  LatentEncoding encoding({device, model, DType::f32}, int64_t{1} << 40, {});
+  ImageInputs images(model.recipe(), encoding);
+  encoding.prepare(images.to_encode({{"control", start}}, own));
+  const HostTensor shown =
+      images.make({{"control", start}}, own, Random(0, Purpose::inpaint_posterior, 0, 0)).at("first_frame");
+  ASSERT_EQ(shown.desc.shape, (Shape{1, 2, 4, 6, 16}));
+
+  HostTensor clip = images_to_tensor(std::array{read_cut({start, {48, 32}})}, {});
+  clip.desc.shape = {1, 5, 32, 48, 3};
+  clip.data.resize(static_cast<size_t>(clip.desc.bytes()));
+  Graph graph = model.build("vae.encode", {{"batch", 1}, {"time", 5}, {"height", 32}, {"width", 48}}, DType::f32);
+  const Weights weights(device, model.checkpoint(), graph);
+  OwnedProgram program(device, graph, weights.bind(graph), "test");
+  program->set_input("image", clip);
+  program->run();
+  const HostTensor posterior = program->output("posterior");
+  for (size_t i = 0; i < shown.as<float>().size(); ++i)
+    ASSERT_EQ(shown.as<float>()[i], posterior.as<float>()[i / 16 * 32 + i % 16]);
+}
+
 // ---- full size
 
 TEST(Wan, FullSizeGraphsAndLoraModules) {
-  for (const auto& [dit, tensors, parameters] :
-       {std::tuple{wan_1_3b, 825u, int64_t{1418996800}}, std::tuple{wan_14b, 1095u, int64_t{14288491584}}}) {
+  for (const auto& [dit, tensors, parameters, variant] :
+       {std::tuple{wan_1_3b, 825u, int64_t{1418996800}, ""}, std::tuple{wan_14b, 1095u, int64_t{14288491584}, ""},
+        std::tuple{image_to_video(wan_14b), 1095u, int64_t{14288901184}, "wan2.2-low-noise"}}) {
     const Shapes shapes = dit.shapes();
     EXPECT_EQ(shapes.size(), tensors);
     EXPECT_EQ(parameters_of(shapes), parameters);
-    const Described model(plugin, shapes);
+    const Described model(plugin, shapes, variant);
     EXPECT_EQ(model.confidence(), 100);
     Graph graph = model.denoiser({{"batch", 1}, {"time", 3}, {"height", 60}, {"width", 104}, {"text_length", 512}});
     EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 3, 60, 104, 16}));

@@ -457,7 +457,7 @@ std::vector<Image> read_clip(const ImageCut& cut) {
   if (!is_video_name(file.path)) return {read_cut(cut)};
   require_unchanged(file, hash_of_file(file.path));
   std::vector<int64_t> numbers = frames_of(file, cut.clip);
-  numbers.resize(static_cast<size_t>(cut.bucket.frames));
+  numbers.resize(cut.only_first ? 1 : static_cast<size_t>(cut.bucket.frames));
   std::vector<Image> frames = read_frames(file.path, numbers);
   for (Image& frame : frames) frame = cut_of(frame, cut);
   return frames;

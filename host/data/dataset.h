@@ -73,6 +73,7 @@ struct ImageCut {
   Augment augment = {};
   std::optional<InpaintMask> inpaint = {};
   ClipSpec clip = {};
+  bool only_first = false;  // of the bucket's frames, of which a model is told; the others are grey
 };
 
 // Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
@@ -189,7 +190,7 @@ ImageFile open_image(const std::filesystem::path& path);
 ImageFile open_video(const std::filesystem::path& path);
 // The pixels of a cut, not mirrored. Throws lh::Error(Code::data) where the file is no longer what it was.
 Image read_cut(const ImageCut& cut);
-// Those of a video's clip, frame by frame.
+// Those of a video's clip, frame by frame, or of its first frame where that is all that counts.
 std::vector<Image> read_clip(const ImageCut& cut);
 // A mask cut to a bucket, not mirrored: each of its places from 0 to 1, [height, width]. Throws as read_cut does.
 std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at = {});

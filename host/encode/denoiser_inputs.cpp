@@ -115,7 +115,8 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
       return out;
     }
     case Source::image:
-    case Source::inpaint: {
+    case Source::inpaint:
+    case Source::first_frame: {
       std::vector<const HostTensor*> parts;
       for (const InputRow& row : rows) {
         const auto found = row.images.find(name);
@@ -161,6 +162,8 @@ NamedTensors DenoiserInputs::pattern_images(const Sizes& sizes) const {
       out.emplace(
           name,
           made_up({1, h, w, spec.of == inpaint_mask_key ? latents.downscale * latents.downscale : latents.channels}));
+    if (spec.source == Source::first_frame)
+      out.emplace(name, made_up(latent_shape(latents, sizes, 1, latents.channels)));
     if (spec.source != Source::image) continue;
     switch (spec.image) {
       case InputSpec::Image::latents: out.emplace(name, made_up({1, h, w, latents.channels})); break;

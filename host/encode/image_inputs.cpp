@@ -44,12 +44,25 @@ ImageCut further_cut(const ImageFile& file, const ImageCut& own) {
   return {file, own.bucket, own.flip, {.at = own.augment.at}};
 }
 
+namespace {
+
+// What a clip begins with: the image that it is to begin with, where there is one, or what it begins with itself.
+ImageCut first_frame_cut(const InputSpec& spec, const ImageFiles& images, const ImageCut& own) {
+  ImageCut cut = own;
+  if (const auto given = images.find(spec.of); given != images.end()) cut.file = given->second;
+  cut.only_first = own.bucket.frames > 1;
+  return cut;
+}
+
+}  // namespace
+
 std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const ImageCut& own) const {
   std::vector<ImageCut> cuts;
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
       cuts.push_back(further_cut(images.at(spec.of), own));
     if (spec.source == Source::inpaint && spec.of == inpaint_image_key) cuts.push_back(own);
+    if (spec.source == Source::first_frame) cuts.push_back(first_frame_cut(spec, images, own));
   }
   return cuts;
 }
@@ -64,7 +77,6 @@ std::vector<ImageCut> ImageInputs::to_encode(const Dataset& dataset) const {
     for (const Sample& sample : *samples)
       for (ImageCut& cut : cuts_of(sample)) cuts.push_back(std::move(cut));
     for (const Sample& sample : *samples) {
-      if (sample.images.empty() && sample.inpaint_masks == 0) continue;
       const int64_t masks = drawn ? std::max<int64_t>(1, sample.inpaint_masks) : 1;
       for (const ImageCut& cut : cuts_of(sample))
         for (int64_t i = 0; i < masks; ++i)
@@ -88,6 +100,7 @@ NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Ra
     if (spec.source == Source::inpaint)
       out.emplace(name, spec.of == inpaint_mask_key ? by_place(inpaint_mask(own), own.bucket, recipe_.latents.downscale)
                                                     : left_by_mask(own, posterior));
+    if (spec.source == Source::first_frame) out.emplace(name, latents_.mean(first_frame_cut(spec, images, own)));
     if (spec.source != Source::image) continue;
     const ImageCut cut = further_cut(images.at(spec.of), own);
     if (spec.image == InputSpec::Image::latents) {

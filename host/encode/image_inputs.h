@@ -23,7 +23,8 @@ class ImageInputs {
   std::vector<ImageCut> to_encode(const Dataset& dataset) const;  // the samples' own images first
   // By input of the denoiser, float32: the mean of the latents [1, h, w, C], pixels in [-1, 1] [1, H, W, 3], or how
   // white the pixels of each place are, from 0 to 1, [1, h, w, 1]. For inpainting the mask, 0 or 1, of the pixels of
-  // each place, row by row [1, h, w, downscale^2], and a draw of the latents of what it leaves [1, h, w, C].
+  // each place, row by row [1, h, w, downscale^2], and a draw of the latents of what it leaves [1, h, w, C]. Of what a
+  // clip begins with, the mean of the latents with grey behind it [1, t, h, w, C].
   NamedTensors make(const ImageFiles& images, const ImageCut& own, Random posterior);
 
  private:

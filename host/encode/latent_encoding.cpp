@@ -90,6 +90,7 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   if (cut.inpaint)
     rest += ";inpaint/1 " +
             (cut.inpaint->file ? cut.inpaint->file->content_hash : fmt::format("drawn {}", cut.inpaint->number));
+  if (cut.only_first) rest += ";first_frame/1";
   if (is_video_name(cut.file.path)) rest += ";clip/1 " + clip_text(cut.bucket, cut.clip);
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
@@ -154,6 +155,7 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Prog
   HostTensor pixels = images_to_tensor(read_clip(cut), cut.flip);
   const LatentSpec& spec = vae_.model.recipe().latents;
   pixels.desc.shape = latent_shape(spec, pixel_sizes(spec, cut.bucket), 1, 3);
+  if (cut.only_first) pixels.data.resize(static_cast<size_t>(pixels.desc.bytes()));  // zero is grey
   if (cut.inpaint) clear(pixels, inpaint_mask(cut));
   HostTensor posterior = in_tiles(pixels, plan.pixels(), plan.grid, [&](const HostTensor& tile) {
     program.set_input("image", tile);

@@ -27,13 +27,17 @@ double ResolutionShift::mu(int64_t tokens) const {
   return base + share * (max - base);
 }
 
-bool Recipe::guided() const {
-  return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::guidance; });
+namespace {
+
+bool has_source(const Recipe& recipe, InputSpec::Source source) {
+  return std::ranges::any_of(recipe.inputs, [&](const auto& input) { return input.second.source == source; });
 }
 
-bool Recipe::inpaints() const {
-  return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::inpaint; });
-}
+}  // namespace
+
+bool Recipe::guided() const { return has_source(*this, InputSpec::Source::guidance); }
+bool Recipe::inpaints() const { return has_source(*this, InputSpec::Source::inpaint); }
+bool Recipe::shown_first_frames() const { return has_source(*this, InputSpec::Source::first_frame); }
 
 void Recipe::keep_images(const std::set<std::string>& keys) {
   const auto is_out = [&](const auto& item) {
@@ -61,6 +65,8 @@ ImageKeys Recipe::image_keys_of_samples() const {
   ImageKeys keys = image_keys();
   if (keys.inpaint) keys.needed.insert({inpaint_image_key, inpaint_mask_key});
   keys.inpaint = false;
+  for (const auto& [name, spec] : inputs)
+    if (spec.source == InputSpec::Source::first_frame) keys.needed.insert(spec.of);
   return keys;
 }
 
@@ -164,6 +170,9 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
     for (const auto& [encoder, node] : in.entries(*tokenizers, "tokenizers"))
       out.tokenizers[encoder.text] = read_tokenizer_spec(in, node);
   out.inputs = read_inputs(in, in.need(root, "inputs", where));
+  for (const auto& [name, spec] : out.inputs)
+    if (spec.source == InputSpec::Source::first_frame && !out.latents.time)
+      in.wrong(*root.find("inputs")->find(name), fmt::format("`{}`: latents have no axis of time", spec.text()));
   if (const yaml::Node* pictures = root.find("pictures")) out.pictures = read_pictures(in, *pictures, out.tokenizers);
   if (const yaml::Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
   out.timestep = read_timestep(in, in.need(root, "timestep", where), out.objective);

@@ -53,6 +53,7 @@ struct InputSpec {
     image,        // a further image of the sample
     constant,     // f32 [B]
     inpaint,      // which part of an image is to be painted anew, or what is there beside it
+    first_frame,  // what a clip begins with
   };
   enum class Image { latents, pixels, mask };
   // A number of the image, or a constant where `name` is empty.
@@ -62,8 +63,8 @@ struct InputSpec {
   };
 
   Source source = Source::constant;
-  std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key;
-                           // inpaint: inpaint_mask_key or inpaint_image_key
+  std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key; inpaint:
+                           // inpaint_mask_key or inpaint_image_key; first_frame: the key of samples
   std::string mask;        // conditioner: the output, i32 [1, L], that says which of the rows are there; empty: all
   int64_t round = 1;       // conditioner with a mask: rows are padded to a multiple of this
   bool per_token = false;  // noise levels: f32 [B, tokens]
@@ -176,8 +177,9 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;    // one of the inputs is a distilled guidance strength
-  bool inpaints() const;  // and to some the part of an image that is to be painted anew
+  bool guided() const;              // one of the inputs is a distilled guidance strength
+  bool inpaints() const;            // and to some the part of an image that is to be painted anew
+  bool shown_first_frames() const;  // and to some what a clip begins with
   // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run
   // has.
   void keep_images(const std::set<std::string>& keys);

@@ -32,6 +32,7 @@ constexpr SourceName source_names[] = {
     {"sizes", Source::sizes, false},
     {"image", Source::image, true},
     {"inpaint", Source::inpaint, true},
+    {"first_frame", Source::first_frame, true},
     {"constant", Source::constant, false},
 };
 

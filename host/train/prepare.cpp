@@ -356,11 +356,12 @@ std::vector<ImageCut> Prepared::cuts() const {
 std::string Prepared::report_data(bool whole) const {
   constexpr size_t most_buckets = 8;
   std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
-  int64_t reg = 0, masked_ones = 0, same = 0, painted = 0, drawn = 0;
+  int64_t reg = 0, masked_ones = 0, same = 0, painted = 0, drawn = 0, stills = 0;
   std::set<std::tuple<std::filesystem::path, Bucket, Flip>> seen;
   for (const Sample& s : dataset.samples) {
     reg += s.is_reg ? s.repeats : 0;
     masked_ones += s.mask.has_value();
+    stills += s.bucket.frames == 1;
     painted += s.inpaint_masks > 0;
     drawn += s.inpaint_masks > 0 && !s.images.contains(inpaint_mask_key);
     same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
@@ -398,6 +399,8 @@ std::string Prepared::report_data(bool whole) const {
   if (painted > 0)
     lines +=
         fmt::format("  inpaint  {} samples by masks of theirs, {} by masks that are drawn\n", painted - drawn, drawn);
+  if (stills > 0 && model.recipe().shown_first_frames())
+    lines += fmt::format("  stills   {} samples are one frame, all of which the model is shown\n", stills);
   if (!dataset.not_read.empty())
     lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
                          formats_that_are_read());

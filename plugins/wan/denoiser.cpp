@@ -6,10 +6,15 @@
 //   x   += gate ffn((1 + scale) norm(x) + shift)
 //   velocity = patches of head((1 + scale) norm(x) + shift), of t + head.modulation
 //
+// Models that are shown what a clip begins with have it behind the noisy latents, as channels: which frames of each
+// place are given, 1 or 0, and the latents of a clip that is grey behind its first frame.
+//
 // Norms of q and k go over the whole width. Tokens are ordered by frame, row and column, and these are their positions,
 // of which self attention alone knows. Patches lie within a frame; they are read channel first and written channel
 // last, as a convolution of 2x2 and a linear of pixels.
 #include "denoiser.h"
+
+#include <algorithm>
 
 #include "nn/mmdit.hpp"
 
@@ -40,6 +45,16 @@ Value patches(Graph& g, Value latents, int64_t hidden) {
   x = g.reshape(x, {d[0], d[1] * of_frame[1], of_frame[2]});
   Value weight = g.reshape(g.param("patch_embedding.weight"), {hidden, g.shape(x)[2]});
   return g.linear(x, weight, g.param("patch_embedding.bias"));
+}
+
+// [B, t, H, W, C] -> [B, t, H, W, C + 4 + C]
+Value behind_noise(Graph& g, Value latents) {
+  const lora_host::Dims d = g.shape(latents);
+  constexpr int64_t frames = Dimensions::frames_of_latent;
+  std::vector<float> given(static_cast<size_t>(d[1] * frames), 0.0f);
+  std::fill_n(given.begin(), frames, 1.0f);  // the first place is of one frame, which counts as all of them
+  Value mask = g.cast(g.constant({1, d[1], 1, 1, frames}, given), LH_FLOAT);
+  return g.concat({latents, g.expand(mask, {d[0], d[1], d[2], d[3], frames}), g.input("first_frame", d)}, -1);
 }
 
 // Pieces [B, 1, h] of e [B, n, h] or [B, 1, h] + the learned table [1, n, h].
@@ -78,7 +93,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value t = nn::timestep_embedder(g, timestep, 1000.0, "time_embedding", "0", "2");
   Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {batch, 6, dims.hidden});
   text = nn::mlp(g, text, "text_embedding.0", "text_embedding.2");
-  Value x = patches(g, latents, dims.hidden);
+  Value x = patches(g, dims.shown > 0 ? behind_noise(g, latents) : latents, dims.hidden);
   const nn::RopeTables rope = positions(g, time, height / Dimensions::patch, width / Dimensions::patch);
   for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, text, rope);
 

@@ -10,8 +10,10 @@ namespace wan {
 struct Dimensions {
   static constexpr int64_t head_dim = 128;  // rotary axes 44 + 42 + 42
   static constexpr int64_t patch = 2;
+  static constexpr int64_t frames_of_latent = 4;
   int64_t hidden = 0;    // heads * 128
   int64_t channels = 0;  // of the latents
+  int64_t shown = 0;     // channels of what a clip begins with, behind them; 0: text-to-video
   int64_t text = 0;      // width of the text states
   int64_t blocks = 0;
 };
@@ -26,7 +28,8 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 // ones.
 bool has_two_experts(const lora_host::Weights& weights);
 
-// latents [B, t, H, W, C], text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity.
+// latents [B, t, H, W, C], text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity. With
+// `shown` also first_frame [B, t, H, W, C]: latents of a clip that is grey behind its first frame.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace wan

@@ -30,7 +30,9 @@ Dimensions read_dimensions(const Weights& w) {
   if (h < 1 || h % Dimensions::head_dim != 0)
     throw Failure(LH_E_MODEL,
                   "patch_embedding.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
-  dims.channels = in[1];
+  dims.channels = w.require("head.head.weight", {-1, h})[0] / (side * side);
+  dims.shown = in[1] > dims.channels ? dims.channels + Dimensions::frames_of_latent : 0;
+  w.require("patch_embedding.weight", {h, dims.channels + dims.shown, 1, side, side});
   w.require("patch_embedding.bias", {h});
   w.require_linear("head.head", side * side * dims.channels, h);
   w.require("head.modulation", {1, 2, h});

@@ -1,8 +1,8 @@
-// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B. A still image is a
-// video of one frame.
+// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B, text-to-video and
+// image-to-video. A still image is a video of one frame.
 //
-// The experts have the tensors of 2.1's 14B, so which one it is is the user's word (model.variant); a diffusers
-// directory of both says it of the one that its folder `transformer` has.
+// The experts have the same tensors, those of text-to-video also those of 2.1's 14B, so which one it is is the user's
+// word (model.variant); a diffusers directory of both says it of the one that its folder `transformer` has.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -26,11 +26,27 @@ constexpr nn::LatentModelFacts facts = {.id = "wan", .network = "transformer"};
 
 struct Variant {
   const char* name;
+  bool first_frame;  // image-to-video
   const char* recipe;
 };
-constexpr std::array<Variant, 3> variants = {{{"wan2.1", wan_text::recipe_2_1_yaml},
-                                              {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
-                                              {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml}}};
+constexpr std::array<Variant, 5> variants = {{{"wan2.1", false, wan_text::recipe_2_1_yaml},
+                                              {"wan2.2-high-noise", false, wan_text::recipe_2_2_high_noise_yaml},
+                                              {"wan2.2-low-noise", false, wan_text::recipe_2_2_low_noise_yaml},
+                                              {"wan2.2-high-noise", true, wan_text::recipe_2_2_i2v_high_noise_yaml},
+                                              {"wan2.2-low-noise", true, wan_text::recipe_2_2_i2v_low_noise_yaml}}};
+
+// Of what the user says, or else of what the weights are. Those of image-to-video's experts do not tell them apart.
+const Variant& variant_of(const Weights& weights, bool first_frame) {
+  const std::optional<std::string> said = weights.setting("variant");
+  const std::string name = said.value_or(has_two_experts(weights) ? "wan2.2-high-noise" : "wan2.1");
+  const auto found = std::ranges::find_if(
+      variants, [&](const Variant& one) { return one.name == name && one.first_frame == first_frame; });
+  if (found == variants.end())
+    throw Failure(LH_E_SETTING, std::string("model.variant: ") + (said ? name : "missing") +
+                                    ": these are the weights of an expert of Wan 2.2's image-to-video: expected "
+                                    "wan2.2-high-noise or wan2.2-low-noise");
+  return *found;
+}
 
 class Wan : public nn::WanVideoLatentModel {
  public:
@@ -43,9 +59,7 @@ class Wan : public nn::WanVideoLatentModel {
         throw Failure(LH_E_MODEL, "patch_embedding.weight: expected " + std::to_string(channels) +
                                       " columns (channels of the latents), found " + std::to_string(dims_->channels));
     }
-    const std::string name =
-        weights.setting("variant").value_or(has_two_experts(weights) ? "wan2.2-high-noise" : "wan2.1");
-    variant_ = &*std::ranges::find(variants, name, [](const Variant& variant) { return std::string(variant.name); });
+    variant_ = &variant_of(weights, dims_ && dims_->shown > 0);
     if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_video_autoencoder(weights, "vae:", channels);
     if (!weights.first_with_prefix("umt5:").empty()) {
       const int64_t width = nn::check_t5(weights, "umt5:");

@@ -21,14 +21,16 @@ constexpr Relative relatives[] = {
     {"audio_proj.", "a Wan model that listens to sound, like HuMo"},
     {"face_adapter.", "Wan Animate, which follows a face"},
     {"motion_encoder.", "Wan Animate, which follows a face"},
-    {"img_emb.", "Wan image-to-video, which is shown a first frame"},
-    {"condition_embedder.image_embedder.", "Wan image-to-video, which is shown a first frame"},
+    {"img_emb.", "Wan 2.1 image-to-video, which sees its first frame by CLIP"},
+    {"condition_embedder.image_embedder.", "Wan 2.1 image-to-video, which sees its first frame by CLIP"},
 };
 
 }  // namespace
 
 std::optional<std::string> relative(const Weights& w) {
-  const std::string end = "; text-to-video models of 16 latent channels are trained here (Wan 2.1, Wan 2.2 A14B)";
+  const std::string end =
+      "; trained here are text-to-video models of 16 latent channels (Wan 2.1, Wan 2.2 A14B) and Wan 2.2's "
+      "image-to-video A14B";
   for (const Relative& one : relatives)
     if (!w.first_with_prefix(one.part).empty())
       return std::string("this is ") + one.name + " (" + one.part + "*)" + end;
@@ -37,8 +39,9 @@ std::optional<std::string> relative(const Weights& w) {
   const int64_t given = in[1], made = out[0] / (Dimensions::patch * Dimensions::patch);
   const std::string channels = "(patch_embedding.weight takes " + std::to_string(given) + " channels)";
   if (given == 48 && made == 48) return "this is Wan 2.2 TI2V 5B, which has another autoencoder " + channels + end;
-  if (given == 36) return "this is Wan image-to-video, which is shown a first frame " + channels + end;
-  if (given != made) return "this is a Wan model that is shown further pictures, like Fun Control " + channels + end;
+  const bool first_frame = made == 16 && given == 2 * made + Dimensions::frames_of_latent;
+  if (given != made && !first_frame)
+    return "this is a Wan model that is shown further pictures, like Fun Control " + channels + end;
   return std::nullopt;
 }
 

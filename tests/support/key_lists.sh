@@ -268,7 +268,7 @@ byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
-  tensor patch_embedding.weight "$h, 16, 1, 2, 2"; tensor patch_embedding.bias $h
+  tensor patch_embedding.weight "$h, ${5:-16}, 1, 2, 2"; tensor patch_embedding.bias $h
   linear text_embedding.0 $h $4; linear text_embedding.2 $h $h
   linear time_embedding.0 $h 256; linear time_embedding.2 $h $h; linear time_projection.1 $((6 * h)) $h
   linear head.head 64 $h; tensor head.modulation "1, 2, $h"
