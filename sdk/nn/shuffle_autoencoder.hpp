@@ -12,6 +12,22 @@
 
 namespace lora_host::nn {
 
+// [..., C] -> [..., out]: means of neighbouring channels, and each channel as often as it takes.
+inline Value channel_means(Graph& g, Value x, int64_t out) {
+  Dims made = g.shape(x), pieces = made;
+  pieces.back() = out;
+  pieces.push_back(made.back() / out);
+  made.back() = out;
+  return g.reshape(g.mean(g.reshape(x, pieces), {static_cast<int64_t>(made.size())}), made);
+}
+inline Value channel_copies(Graph& g, Value x, int64_t out) {
+  Dims made = g.shape(x), single = made, pieces = made;
+  single.push_back(1);
+  pieces.push_back(out / made.back());
+  made.back() = out;
+  return g.reshape(g.expand(g.reshape(x, single), pieces), made);
+}
+
 class ShuffleAutoencoder : private Autoencoder {
  public:
   using Autoencoder::Autoencoder;
@@ -26,25 +42,25 @@ class ShuffleAutoencoder : private Autoencoder {
       x = blocks(x, down);
       if (!weights_.has(down + ".downsample.conv.weight")) continue;
       Value y = to_channels(conv3(x, down + ".downsample.conv"));
-      x = g_.add(y, means(to_channels(x), g_.shape(y)[3]));
+      x = g_.add(y, channel_means(g_, to_channels(x), g_.shape(y)[3]));
     }
     x = middle(x, root + "mid");
     Value moments = conv3(g_.silu(norm(x, root + "norm_out")), root + "conv_out");
-    return g_.add(moments, means(x, g_.shape(moments)[3]));
+    return g_.add(moments, channel_means(g_, x, g_.shape(moments)[3]));
   }
 
   // latents of the autoencoder (not of the denoiser) -> image
   Value decode(Value z) {
     const std::string root = prefix_ + "decoder.";
     Value x = conv3(z, root + "conv_in");
-    x = middle(g_.add(x, copies(z, g_.shape(x)[3])), root + "mid");
+    x = middle(g_.add(x, channel_copies(g_, z, g_.shape(x)[3])), root + "mid");
     for (int64_t level = 0; level < weights_.count(root + "up.", ".block.0.norm1.weight"); ++level) {
       const std::string up = root + "up." + std::to_string(level);
       auto scope = g_.scope(up, LH_SCOPE_CHECKPOINT);
       x = blocks(x, up);
       if (!weights_.has(up + ".upsample.conv.weight")) continue;
       Value y = conv3(x, up + ".upsample.conv");
-      x = to_places(g_.add(y, copies(x, g_.shape(y)[3])));
+      x = to_places(g_.add(y, channel_copies(g_, x, g_.shape(y)[3])));
     }
     return conv3(g_.silu(norm(x, root + "norm_out")), root + "conv_out");
   }
@@ -61,16 +77,6 @@ class ShuffleAutoencoder : private Autoencoder {
     const Dims d = g_.shape(x);
     x = g_.permute(g_.reshape(x, {d[0], d[1], d[2], 2, 2, d[3] / 4}), {0, 1, 3, 2, 4, 5});
     return g_.reshape(x, {d[0], 2 * d[1], 2 * d[2], d[3] / 4});
-  }
-  // [N, H, W, C] -> [N, H, W, out]
-  Value means(Value x, int64_t out) {
-    const Dims d = g_.shape(x);
-    return g_.reshape(g_.mean(g_.reshape(x, {d[0], d[1], d[2], out, d[3] / out}), {4}), {d[0], d[1], d[2], out});
-  }
-  Value copies(Value x, int64_t out) {
-    const Dims d = g_.shape(x);
-    x = g_.expand(g_.reshape(x, {d[0], d[1], d[2], d[3], 1}), {d[0], d[1], d[2], d[3], out / d[3]});
-    return g_.reshape(x, {d[0], d[1], d[2], out});
   }
 };
 

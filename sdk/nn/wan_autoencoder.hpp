@@ -18,6 +18,13 @@
 
 namespace lora_host::nn {
 
+// x / |x| sqrt(C) gamma, over the channels.
+inline Value channel_norm(Graph& g, Value x, const std::string& gamma) {
+  const int64_t channels = g.shape(x).back();
+  constexpr double least = 1e-12;  // length of a vector that is not made longer
+  return g.rms_norm(x, least * least / static_cast<double>(channels), g.reshape(g.param(gamma), {channels}));
+}
+
 class WanAutoencoder {
  public:
   WanAutoencoder(Graph& g, std::string prefix) : g_(g), weights_(g.weights()), prefix_(std::move(prefix)) {}
@@ -77,11 +84,7 @@ class WanAutoencoder {
     return g_.conv2d(x, weight, g_.param(module + ".bias"), stride, pad);
   }
 
-  Value norm(Value x, const std::string& name) {
-    const int64_t channels = g_.shape(x).back();
-    constexpr double least = 1e-12;  // length of a vector that is not made longer
-    return g_.rms_norm(x, least * least / static_cast<double>(channels), g_.reshape(g_.param(name), {channels}));
-  }
+  Value norm(Value x, const std::string& name) { return channel_norm(g_, x, name); }
 
   Value res(Value x, const std::string& module) {
     Value h = conv(g_.silu(norm(x, module + ".residual.0.gamma")), module + ".residual.2");

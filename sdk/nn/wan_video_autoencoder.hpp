@@ -14,8 +14,8 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 
+#include "nn/video_chunks.hpp"
 #include "nn/wan_autoencoder.hpp"
 
 namespace lora_host::nn {
@@ -24,16 +24,16 @@ class WanVideoAutoencoder final : public WanAutoencoder {
  public:
   static constexpr int64_t frames_of_latent = 4;
 
-  using WanAutoencoder::WanAutoencoder;
+  WanVideoAutoencoder(Graph& g, std::string prefix) : WanAutoencoder(g, std::move(prefix)), chunks_(g) {}
 
   // video in [-1, 1] -> moments [N, t, h, w, 2z]: mean, log-variance
   Value encode(Value x) {
-    return by_chunks(x, frames_of_latent, [&](Value chunk) { return WanAutoencoder::encode(chunk); });
+    return chunks_.each(x, frames_of_latent, [&](Value chunk) { return WanAutoencoder::encode(chunk); });
   }
 
   // latents of the autoencoder (not of the denoiser) -> video
   Value decode(Value x) {
-    return by_chunks(x, 1, [&](Value chunk) { return WanAutoencoder::decode(chunk); });
+    return chunks_.each(x, 1, [&](Value chunk) { return WanAutoencoder::decode(chunk); });
   }
 
   // Resamplings of a side that change time as well: the last two down, the first two up.
@@ -41,26 +41,10 @@ class WanVideoAutoencoder final : public WanAutoencoder {
   static std::string time_conv(const std::string& part) { return part + ".time_conv"; }
 
  private:
-  template <class F>
-  Value by_chunks(Value x, int64_t step, F f) {
-    const int64_t frames = g_.shape(x)[1];
-    if ((frames - 1) % step != 0)
-      throw Failure(LH_E_SETTING, "a video of " + std::to_string(frames) + " frames does not divide into one and " +
-                                      std::to_string(step) + " for each further latent");
-    seen_.clear();
-    std::vector<Value> made;
-    for (int64_t at = 0, length = 1; at < frames; at += length, length = step) {
-      first_ = at == 0;
-      last_ = at + length == frames;
-      made.push_back(f(frames == 1 ? x : g_.slice(x, 1, at, length)));
-    }
-    return frames == 1 ? made[0] : g_.concat(made, 1);
-  }
-
   Value conv(Value x, const std::string& module) override {
     const Dims kernel = weights_.require(module + ".weight", {-1, -1, -1, -1, -1});  // [O, I, KT, KH, KW]
     const int64_t back = kernel[2] - 1, above = kernel[3] / 2, beside = kernel[4] / 2, frames = g_.shape(x)[1];
-    if (back > 0) x = behind_seen(x, module, back);
+    if (back > 0) x = chunks_.behind_seen(x, module, back);
     const int64_t missing = back - (g_.shape(x)[1] - frames);
     return conv3d(x, module, {1, 1, 1}, {missing, 0, above, above, beside, beside});
   }
@@ -71,12 +55,12 @@ class WanVideoAutoencoder final : public WanAutoencoder {
   Value down(Value x, const std::string& part) override {
     x = by_frame(x, [&](Value images) { return WanAutoencoder::down(images, part); });
     if (!weights_.has(time_conv(part) + ".weight")) return x;
-    x = behind_seen(x, part, 1);
-    return first_ ? x : conv3d(x, time_conv(part), {2, 1, 1}, {0, 0, 0, 0, 0, 0});
+    x = chunks_.behind_seen(x, part, 1);
+    return chunks_.first() ? x : conv3d(x, time_conv(part), {2, 1, 1}, {0, 0, 0, 0, 0, 0});
   }
 
   Value up(Value x, const std::string& part) override {
-    if (!first_ && weights_.has(time_conv(part) + ".weight")) {
+    if (!chunks_.first() && weights_.has(time_conv(part) + ".weight")) {
       const Dims d = g_.shape(x);  // [N, t, H, W, C]
       x = g_.reshape(conv(x, time_conv(part)), {d[0], d[1], d[2], d[3], 2, d[4]});
       x = g_.reshape(g_.permute(x, {0, 1, 4, 2, 3, 5}), {d[0], 2 * d[1], d[2], d[3], d[4]});
@@ -96,19 +80,7 @@ class WanVideoAutoencoder final : public WanAutoencoder {
     return g_.reshape(y, {d[0], d[1], e[1], e[2], e[3]});
   }
 
-  // A chunk behind the frames, `count` at most, that `reader` was shown last, and those of this chunk for the next.
-  Value behind_seen(Value x, const std::string& reader, int64_t count) {
-    Value& seen = seen_[reader];
-    const Value all = seen ? g_.concat({seen, x}, 1) : x;
-    if (last_) return all;
-    // A copy, since slices that stay in place hold what they are cut from, one chunk's after the other's.
-    const int64_t frames = g_.shape(all)[1], kept = std::min(count, frames);
-    seen = g_.affine(g_.slice(all, 1, frames - kept, kept), 1.0);
-    return all;
-  }
-
-  std::map<std::string, Value> seen_;
-  bool first_ = true, last_ = true;  // chunk
+  VideoChunks chunks_;
 };
 
 // As check_wan_autoencoder; what resamples time is reached as well.
