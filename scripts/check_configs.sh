@@ -96,6 +96,8 @@ lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
 gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
 hunyuan_image_transformer_keys 20 40 3584 3584 1472 >"$work/hunyuan_image.json"
 hunyuan_image_vae_keys 128 >"$work/hunyuan_image_vae.json"
+hunyuan_video_transformer_keys 54 2048 3584 1472 >"$work/hunyuan_video.json"
+hunyuan_video_vae_keys 128 >"$work/hunyuan_video_vae.json"
 byt5_keys 12 1472 6 3584 1510 >"$work/byt5.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
@@ -160,7 +162,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -197,6 +199,8 @@ lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
 hunyuanimage2.1_bf16 hunyuan_image
 hunyuan_image_2.1_vae_fp16 hunyuan_image_vae
+hunyuanvideo1.5_480p_t2v_fp16 hunyuan_video
+hunyuanvideo15_vae_fp16 hunyuan_video_vae
 byt5_small_glyphxl_fp16 byt5
 ernie-image ernie_image
 ministral-3-3b ministral
@@ -208,11 +212,11 @@ wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
 wan2.2_t2v_high_noise_14B_fp16 wan_14b
 wan2.2_t2v_low_noise_14B_fp16 wan_14b
+wan2.2_i2v_high_noise_14B_fp16 wan_i2v_14b
 umt5_xxl_fp16 umt5
 wan_2.1_vae qwen_image_vae
 v1-5-pruned sd1 sdxl_vae:first_stage_model.
 v2-1_768-ema-pruned sd2 sdxl_vae:first_stage_model.
-wan2.2_i2v_high_noise_14B_fp16 wan_i2v_14b
 sd3.5_large sd3.5_large ae:first_stage_model.
 sd3.5_large_turbo sd3.5_large ae:first_stage_model.
 sd3.5_medium sd3.5_medium ae:first_stage_model.
@@ -233,10 +237,6 @@ for name, w, h in (("square", 1100, 1100), ("wide", 1600, 900)):
                   chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
     open(f"{sys.argv[1]}/{name}.txt", "w").write("a photo of a dog")
 EOF
-cp -r "$work/photos" "$work/references"  # of the same names
-cp -r "$work/photos" "$work/masks"
-cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
-mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
 # A video that has the frames and the sides that are asked for, uncompressed.
 python3 - "$work/clips" <<'EOF'
 import os, struct, sys
@@ -253,6 +253,10 @@ with open(sys.argv[1] + "/walk.avi", "wb") as out: out.write(chunk(b"RIFF", b"AV
 open(sys.argv[1] + "/walk.txt", "w").write("a dog that walks")
 EOF
 cp "$work/photos/wide.png" "$work/start.png"
+cp -r "$work/photos" "$work/references"  # of the same names
+cp -r "$work/photos" "$work/masks"
+cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
+mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 

@@ -23,6 +23,7 @@
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
 #include "support/hunyuan_image_shapes.h"
+#include "support/hunyuan_video_shapes.h"
 #include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/lumina2_shapes.h"
@@ -105,6 +106,10 @@ fs::path hunyuan_image(const fs::path& folder) {
   write_small_hunyuan_image(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path hunyuan_video(const fs::path& folder) {
+  write_small_hunyuan_video(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path ernie_image(const fs::path& folder) {
   write_small_ernie_image(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -161,6 +166,10 @@ constexpr const char* lumina2_files = R"(
 constexpr const char* hunyuan_image_files = R"(
   max_sequence_length: 96
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+// Of the small tokenizer the template's front has more tokens.
+constexpr const char* hunyuan_video_files = R"(
+  max_sequence_length: 400
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* ernie_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/mistral_small)";
@@ -176,7 +185,8 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
 // nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
-// ernie_image 7 for each of 2; of hunyuan_image 10 of a double block and 3 for each of 2 single ones; of ideogram4 5
+// ernie_image 7 for each of 2; of hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video 10 for
+// each of 2, less the 3 that nothing reads in the last; of ideogram4 5
 // for each of 2; of wan and anima 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less
 // the 3 that the last context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11
 // transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer
@@ -211,6 +221,7 @@ const Family families[] = {
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
+    {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -488,7 +499,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     if (plugin == "hunyuan_image") programs.clear();  // kohya has the original names of its mlp and modulations
     if (knows("comfyui") &&
         (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" &&
-                                   plugin != "lumina2" && plugin != "ideogram4" && plugin != "hunyuan_image")))
+                                   plugin != "lumina2" && plugin != "ideogram4" && plugin != "hunyuan_image" && plugin != "hunyuan_video")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -129,6 +129,9 @@ constexpr Written formats[] = {
     {"hunyuan_image", "hunyuan_image_tiny", "kohya", 0, 3 * 14, everything},  // 6 of the mlps and modulations; outside
     {"hunyuan_image", "hunyuan_image_tiny", "comfyui", 0, everything, everything},
     {"hunyuan_image", "hunyuan_image_tiny", "diffusers", everything, everything, 0},
+    {"hunyuan_video", "hunyuan_video_tiny", "kohya", 0, no_program, everything},
+    {"hunyuan_video", "hunyuan_video_tiny", "comfyui", 0, no_program, everything},
+    {"hunyuan_video", "hunyuan_video_tiny", "diffusers", everything, no_program, 0},
     {"lumina2", "lumina2_tiny", "kohya", 0, 0, everything},
     {"lumina2", "lumina2_tiny", "comfyui", 0, everything, everything},
     {"lumina2", "lumina2_tiny", "diffusers", everything, everything, 0},

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "nn/flux_blocks.hpp"
+#include "nn/hunyuan_text.hpp"
 
 namespace hunyuan_image {
 
 struct Dimensions : lora_host::nn::FluxDimensions {
-  int64_t refiner_blocks = 0;     // blocks of the text alone
-  int64_t glyphs = 0;             // width of the glyph states
+  lora_host::nn::HunyuanTextDimensions prompt;
   bool guidance = false;          // distilled guidance
   bool average_velocity = false;  // MeanFlow: it is told where the step ends, and gives the mean velocity on the way
   bool distilled() const { return guidance || average_velocity; }

@@ -145,9 +145,12 @@ class FluxTransformer {
     rope_ = rope;
     of_streams_ = joint_rope(g_, rope_, text_last() ? image : text);
     for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block(i, img, txt);
-    Value x = g_.concat(in_order(img, txt), 1);
-    for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
-    x = g_.slice(x, 1, text_last() ? 0 : text, places);
+    Value x = img;
+    if (dims_.single_blocks > 0) {
+      x = g_.concat(in_order(img, txt), 1);
+      for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
+      x = g_.slice(x, 1, text_last() ? 0 : text, places);
+    }
     std::vector<Value> mod = modulation_({FluxPart::last});
     return g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
   }
@@ -194,8 +197,16 @@ class FluxTransformer {
     Qkv image_qkv = image.qkv(modulation_(image_part), FluxDimensions::head_dim);
     Qkv text_qkv = text.qkv(modulation_(text_part), FluxDimensions::head_dim);
     if (text_last()) {
+      // What comes of the text in the very last block nobody needs.
+      const bool last = dims_.single_blocks == 0 && block + 1 == dims_.double_blocks;
+      if (last) text_qkv.q = {};
       JointAttention attention = joint_attention(g_, image_qkv, text_qkv, of_streams_, seen_);
       image.attend(attention.first);
+      if (last) {
+        image.feed_forward();
+        img = image.x();
+        return;
+      }
       text.attend(attention.second);
     } else {
       JointAttention attention = joint_attention(g_, text_qkv, image_qkv, of_streams_);

@@ -200,10 +200,23 @@ ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER 
   print_keys
 }
 
-# The transformer of HunyuanImage 2.1 under its original names, its autoencoder and its reader of glyphs.
+# The transformers of HunyuanImage 2.1 and HunyuanVideo 1.5 under their original names, their autoencoders and their reader of
+# glyphs.
 hunyuan_image_transformer_keys() { # hunyuan_image_transformer_keys DOUBLES SINGLES HIDDEN TEXT GLYPHS
-  local h=$3 list= block side name
-  tensor img_in.proj.weight "$h, 64, 1, 1"; tensor img_in.proj.bias $h
+  local list=
+  tensor img_in.proj.weight "$3, 64, 1, 1"; linear final_layer.linear 64 $3
+  hunyuan_transformer_keys "$@"
+}
+hunyuan_video_transformer_keys() { # hunyuan_video_transformer_keys BLOCKS HIDDEN TEXT GLYPHS
+  local list= name
+  tensor img_in.proj.weight "$2, 65, 1, 1, 1"; linear final_layer.linear 32 $2; tensor cond_type_embedding.weight "3, $2"
+  for name in weight bias; do tensor vision_in.proj.0.$name 1152; tensor vision_in.proj.4.$name $2; done
+  linear vision_in.proj.1 1152 1152; linear vision_in.proj.3 $2 1152
+  hunyuan_transformer_keys $1 0 $2 $3 $4
+}
+hunyuan_transformer_keys() {
+  local h=$3 block side name
+  tensor img_in.proj.bias $h
   tensor byt5_in.layernorm.weight $5; tensor byt5_in.layernorm.bias $5
   linear byt5_in.fc1 2048 $5; linear byt5_in.fc2 2048 2048; linear byt5_in.fc3 $h 2048
   linear txt_in.input_embedder $h $4; linear txt_in.c_embedder.linear_1 $h $4; linear txt_in.c_embedder.linear_2 $h $h
@@ -224,7 +237,7 @@ hunyuan_image_transformer_keys() { # hunyuan_image_transformer_keys DOUBLES SING
     linear $block.linear1 $((7 * h)) $h; linear $block.linear2 $h $((5 * h)); linear $block.modulation.linear $((3 * h)) $h
     tensor $block.q_norm.weight 128; tensor $block.k_norm.weight 128
   done
-  linear final_layer.linear 64 $h; linear final_layer.adaLN_modulation.1 $((2 * h)) $h
+  linear final_layer.adaLN_modulation.1 $((2 * h)) $h
   print_keys
 }
 conv() { tensor "$1.weight" "$2, $3, $4, $4"; tensor "$1.bias" $2; } # conv MODULE OUT IN KERNEL
@@ -252,6 +265,31 @@ hunyuan_image_vae_keys() { # hunyuan_image_vae_keys CHANNELS: levels of 1, 2, 4,
   tensor decoder.norm_out.weight $1; tensor decoder.norm_out.bias $1; conv decoder.conv_out 3 $1 3
   print_keys
 }
+hunyuan_video_vae_keys() { # hunyuan_video_vae_keys CHANNELS: levels of 1, 2, 4, 8 and 8 times that
+  local list= side level i name down up
+  local -a wide=($1 $((2 * $1)) $((4 * $1)) $((8 * $1)) $((8 * $1)))
+  conv3() { tensor "$1.weight" "$2, $3, $4, $4, $4"; tensor "$1.bias" $2; } # conv3 MODULE OUT IN KERNEL
+  video_res() { # video_res MODULE CHANNELS
+    for name in 1 2; do tensor $1.norm$name.gamma "$2, 1, 1, 1"; conv3 $1.conv$name.conv $2 $2 3; done
+  }
+  for side in encoder decoder; do
+    video_res $side.mid.block_1 ${wide[4]}; video_res $side.mid.block_2 ${wide[4]}
+    tensor $side.mid.attn_1.norm.gamma "${wide[4]}, 1, 1, 1"
+    for name in q k v proj_out; do conv3 $side.mid.attn_1.$name ${wide[4]} ${wide[4]} 1; done
+  done
+  for level in 0 1 2 3 4; do
+    for i in 0 1; do video_res encoder.down.$level.block.$i ${wide[level]}; done
+    for i in 0 1 2; do video_res decoder.up.$level.block.$i ${wide[4 - level]}; done
+    [ $level = 4 ] && continue
+    if [ $level -ge 2 ]; then down=8 up=4; else down=4 up=8; fi
+    conv3 encoder.down.$level.downsample.conv.conv $((${wide[level + 1]} / down)) ${wide[level]} 3
+    conv3 decoder.up.$level.upsample.conv.conv $((up * ${wide[3 - level]})) ${wide[4 - level]} 3
+  done
+  conv3 encoder.conv_in.conv $1 3 3; conv3 decoder.conv_in.conv ${wide[4]} 32 3
+  tensor encoder.norm_out.gamma "${wide[4]}, 1, 1, 1"; conv3 encoder.conv_out.conv 64 ${wide[4]} 3
+  tensor decoder.norm_out.gamma "$1, 1, 1, 1"; conv3 decoder.conv_out.conv 3 $1 3
+  print_keys
+}
 byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
   local list= block name
   tensor shared.weight "$5, $2"; tensor encoder.final_layer_norm.weight $2
@@ -266,7 +304,7 @@ byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
 }
 
 # The transformer of Wan and its text encoder.
-wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
+wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNELS]
   local h=$2 list= block part name
   tensor patch_embedding.weight "$h, ${5:-16}, 1, 2, 2"; tensor patch_embedding.bias $h
   linear text_embedding.0 $h $4; linear text_embedding.2 $h $h

@@ -1,0 +1,71 @@
+// The graph of the HunyuanVideo 1.5 transformer, text-to-video: the double blocks of Flux.1 (nn/flux_blocks.hpp) and
+// none of its single ones, with one token for each place of the latents, whose modulations are linears of time_in(1000
+// t).
+//
+// Positions have three axes, frame, row and column, of 8, 28 and 28 pairs with base 256; the text has none.
+//
+// The text is read as nn/hunyuan_text.hpp has it; a learned vector is added to rows of the text and another one to
+// glyphs (cond_type_embedding). Behind the latents the first layer takes, as channels, what image-to-video is shown and
+// where. For text-to-video these are zero, and so is what the model would be shown by SigLIP (vision_in), whose rows
+// are then not seen: neither is in the graph.
+#include "denoiser.h"
+
+namespace hunyuan_video {
+
+namespace nn = lora_host::nn;
+using lora_host::Graph;
+using lora_host::Value;
+
+namespace {
+
+nn::RopeTables positions(Graph& g, int64_t frames, int64_t rows, int64_t columns, int64_t text) {
+  using Id = std::array<int64_t, 3>;
+  std::vector<Id> ids;
+  for (int64_t frame = 0; frame < frames; ++frame)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) ids.push_back({frame, row, column});
+  ids.insert(ids.end(), static_cast<size_t>(text), Id{0, 0, 0});
+  return nn::rope_tables(g, ids, Id{16, 56, 56}, 256.0);
+}
+
+// Rows [B, n, h] with the vector of their kind.
+Value of_kind(Graph& g, Value rows, int64_t kind) {
+  Value vector = g.slice(g.param("cond_type_embedding.weight"), 0, kind, 1);
+  return g.add(rows, g.reshape(vector, {1, 1, g.shape(rows)[2]}));
+}
+
+// Tokens [B, t H W, h] of latents [B, t, H, W, C].
+Value tokens(Graph& g, const Dimensions& dims, Value latents) {
+  const lora_host::Dims d = g.shape(latents);
+  Value weight = g.reshape(g.param("img_in.proj.weight"), {dims.hidden, dims.taken});
+  return g.linear(g.reshape(latents, {d[0], d[1] * d[2] * d[3], d[4]}), g.slice(weight, 1, 0, dims.channels),
+                  g.param("img_in.proj.bias"));
+}
+
+}  // namespace
+
+void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
+  const int64_t batch = sizes["batch"], time = sizes["time"], height = sizes["height"], width = sizes["width"];
+  const int64_t room = sizes["glyphs_length"], places = time * height * width;
+  Value latents = g.input("latents", {batch, time, height, width, dims.channels});
+  Value text = g.input("text", {batch, sizes["text_length"], dims.prompt.text});
+  Value text_lengths = g.cast(g.input("text_lengths", {batch}, LH_I32), LH_F32);
+  Value glyphs = g.input("glyphs", {batch, room, dims.prompt.glyphs});
+  Value glyph_lengths = g.cast(g.input("glyph_lengths", {batch}, LH_I32), LH_F32);
+  Value timestep = g.input("timestep", {batch}, LH_F32);
+
+  Value activated = g.silu(nn::hunyuan_time(g, timestep, "time_in"));
+  Value refined = nn::hunyuan_refined(g, dims.prompt, text, text_lengths, timestep);
+  nn::TextRows rows{of_kind(g, refined, 0), text_lengths};
+  if (room > 1)
+    rows =
+        nn::glyphs_before_text(g, {of_kind(g, nn::hunyuan_glyphs(g, glyphs), 1), nn::several(g, glyph_lengths)}, rows);
+  nn::FluxTransformer transformer(
+      g, dims, [&](const nn::FluxPart& part) { return nn::modulation(g, activated, part.linear(), part.vectors()); },
+      rows.lengths);
+  Value out = transformer.between(tokens(g, dims, latents), rows.x,
+                                  positions(g, time, height, width, g.shape(rows.x)[1]), places);
+  g.output("output", g.reshape(out, g.shape(latents)));
+}
+
+}  // namespace hunyuan_video

@@ -1,0 +1,26 @@
+// The HunyuanVideo 1.5 transformer: its dimensions, read from weight shapes, and its graph.
+#pragma once
+
+#include <optional>
+
+#include "nn/flux_blocks.hpp"
+#include "nn/hunyuan_text.hpp"
+
+namespace hunyuan_video {
+
+struct Dimensions : lora_host::nn::FluxDimensions {
+  int64_t taken = 0;  // channels of a place: of the latents, and of what image-to-video is shown
+  lora_host::nn::HunyuanTextDimensions prompt;
+};
+
+// Throws lora_host::Failure that names the tensor, the expected and the found shape.
+Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// What the weights are instead, where they are those of a known relative.
+std::optional<std::string> relative(const lora_host::Weights& weights);
+
+// latents [B, t, H, W, C], text [B, L, D], text_lengths i32 [B], glyphs [B, G, E], glyph_lengths i32 [B] (1: there are
+// none), timestep f32 [B] (sigma in 0..1) -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+
+}  // namespace hunyuan_video
