@@ -159,7 +159,7 @@ const Case cases[] = {
      file_of(
          {{"head.modulation", {1, 2, 2}}, {"blocks.0.self_attn.q.weight", {2, 2}}, {"img_emb.proj.1.weight", {2, 2}}}),
      "",
-     {R"(wan: this is Wan image-to-video, which is shown a first frame)"}},
+     {R"(wan: this is Wan 2\.1 image-to-video, which sees its first frame by CLIP)"}},
     {"cosmos_predict2",
      file_of({{"t_embedding_norm.weight", {2}},
               {"x_embedder.proj.1.weight", {2, 68}},
