@@ -73,7 +73,9 @@ krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 ideogram4_transformer_keys 34 4608 12288 512 53248 >"$work/ideogram4.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
-wan_transformer_keys 40 5120 13824 4096 36 >"$work/wan_i2v_14b.json"
+wan_transformer_keys 40 5120 13824 4096 16 20 >"$work/wan_i2v_14b.json"
+wan_transformer_keys 30 3072 14336 4096 48 >"$work/wan_5b.json"
+wan22_vae_keys 160 256 >"$work/wan22_vae.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
 # Those of Anima, too.
 anima_keys 28 2048 8192 256 6 1024 32128 >"$work/anima.json"
@@ -162,7 +164,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -215,6 +217,8 @@ wan2.2_t2v_low_noise_14B_fp16 wan_14b
 wan2.2_i2v_high_noise_14B_fp16 wan_i2v_14b
 umt5_xxl_fp16 umt5
 wan_2.1_vae qwen_image_vae
+wan2.2_ti2v_5B_fp16 wan_5b
+wan2.2_vae wan22_vae
 v1-5-pruned sd1 sdxl_vae:first_stage_model.
 v2-1_768-ema-pruned sd2 sdxl_vae:first_stage_model.
 sd3.5_large sd3.5_large ae:first_stage_model.
@@ -237,20 +241,27 @@ for name, w, h in (("square", 1100, 1100), ("wide", 1600, 900)):
                   chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
     open(f"{sys.argv[1]}/{name}.txt", "w").write("a photo of a dog")
 EOF
-# A video that has the frames and the sides that are asked for, uncompressed.
+# A video of black frames, uncompressed, as large and as long as any of them takes.
+mkdir "$work/clips"
 python3 - "$work/clips" <<'EOF'
-import os, struct, sys
+import struct, sys
 def chunk(kind, data): return kind + struct.pack("<I", len(data)) + data
-def part(kind, *chunks): return chunk(b"LIST", kind + b"".join(chunks))
-frames, side = 40, 512
-main = struct.pack("<14I", 1000000 // 16, 0, 0, 0, frames, 0, 1, 0, side, side, 0, 0, 0, 0)
-stream = b"vidsDIB " + struct.pack("<10I4H", 0, 0, 0, 1, 16, 0, frames, 0, 0, 0, 0, 0, side, side)
-picture = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 24, 0, 3 * side * side, 0, 0, 0, 0)
-movie = (chunk(b"00db", bytes([5 * i] * (3 * side * side))) for i in range(frames))
-header = part(b"hdrl", chunk(b"avih", main), part(b"strl", chunk(b"strh", stream), chunk(b"strf", picture)))
-os.mkdir(sys.argv[1])
-with open(sys.argv[1] + "/walk.avi", "wb") as out: out.write(chunk(b"RIFF", b"AVI " + header + part(b"movi", *movie)))
-open(sys.argv[1] + "/walk.txt", "w").write("a dog that walks")
+side, count, rate = 704, 52, 24
+size = 3 * side * side
+main = struct.pack("<14I", 1000000 // rate, 0, 0, 0, count, 0, 1, size, side, side, 0, 0, 0, 0)
+stream = struct.pack("<4s11I2H", b"vids", 0, 0, 0, 0, 1, rate, 0, count, size, 2**32 - 1, 0, side, side)
+shape = struct.pack("<3I2H6I", 40, side, side, 1, 24, 0, size, 0, 0, 0, 0)
+streams = chunk(b"LIST", b"strl" + chunk(b"strh", stream) + chunk(b"strf", shape))
+head = chunk(b"LIST", b"hdrl" + chunk(b"avih", main) + streams)
+frames = 4 + count * (8 + size)
+with open(f"{sys.argv[1]}/walk.avi", "wb") as out:
+    out.write(b"RIFF" + struct.pack("<I", 4 + len(head) + 8 + frames) + b"AVI " + head)
+    out.write(b"LIST" + struct.pack("<I4s", frames, b"movi"))
+    for _ in range(count):
+        out.write(b"00db" + struct.pack("<I", size))
+        out.truncate(out.tell() + size)
+        out.seek(0, 2)
+with open(f"{sys.argv[1]}/walk.txt", "w") as out: out.write("a dog in the snow")
 EOF
 cp "$work/photos/wide.png" "$work/start.png"
 cp -r "$work/photos" "$work/references"  # of the same names

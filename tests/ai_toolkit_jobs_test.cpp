@@ -223,6 +223,9 @@ class SmallModels {
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
+    if (name == "ti2v")
+      return {{"model.name_or_path", file(name, write_small_ti2v)},
+              {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
     if (name == "flux2")
       return {
           {"model.name_or_path", file(name, [](const fs::path& path) { write_small_flux2(path, small_flux2_dev); })},
@@ -511,6 +514,12 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.arch", "wan21:14b"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 5}}},
             {},
             {"plugin: \"wan\""}},
+        Job{"wan22_5b",
+            "ti2v",
+            true,
+            {tight, {{"model.arch", "wan22_5b"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 5}}},
+            {},
+            {"plugin: \"wan\"", "variant: \"wan2.2-ti2v-5b\""}},
         Job{"sdxl",
             "sdxl",
             true,

@@ -566,6 +566,32 @@ TEST_F(SplitTest, PartsHaveNoModuleOfTheirOwn) {
   EXPECT_FALSE(map.diffusers("0.q", 0));
 }
 
+// Two layouts give a name to two tensors: a key that one of them alone has says which.
+TEST_F(CheckpointTest, RulesBesideAKeyComeFirstWhereItIs) {
+  const CheckpointSpec spec = CheckpointSpec::parse(R"(
+components:
+  denoiser:
+    marker: mark
+    diffusers:
+      - {native: mark, from: mark, exact: true}
+      - {native: "flat.{i}", from: "level.{i}.conv"}
+      - {native: "deep.{i}.deep", from: "level.{i}.conv", beside: sign.weight}
+      - {native: sign, from: sign}
+)",
+                                                    "tiny");
+  const auto names = [&](const std::vector<Given>& tensors) {
+    write_file(dir / "root/diffusion_pytorch_model.safetensors", tensors);
+    const Checkpoint c(spec, {{"name_or_path", dir / "root"}});
+    std::set<std::string> found;
+    for (const auto& [name, desc] : c.weights()) found.insert(name);
+    return found;
+  };
+  std::vector<Given> tensors{{"mark", counting({1})}, {"level.0.conv.weight", counting({1})}};
+  EXPECT_EQ(names(tensors), (std::set<std::string>{"mark", "flat.0.weight"}));
+  tensors.push_back({"sign.weight", counting({1})});
+  EXPECT_EQ(names(tensors), (std::set<std::string>{"mark", "deep.0.deep.weight", "sign.weight"}));
+}
+
 TEST(KeyPatternTest, MatchesNumbersAndText) {
   const KeyPattern blocks("a.{i}.b.{j}.c");
   EXPECT_TRUE(blocks.match("a.0.b.12.c"));

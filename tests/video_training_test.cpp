@@ -144,7 +144,7 @@ datasets:
     resolution: [32]
     flip_x: true
 train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
-sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
+sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
 )",
                                        (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(),
                                        more_of_model_, (dir_ / "films").string(), steps, more_of_sample_));
@@ -159,8 +159,15 @@ sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 48, samp
   std::string more_of_model_, more_of_sample_;
 };
 
-TEST_F(VideoTraining, LearnsFromClipsAndResumesToTheSameBytes) {
+struct SmallModel {
+  const char* name;
+  void (*write)(const fs::path& path);
+};
+class VideoModels : public VideoTraining, public testing::WithParamInterface<SmallModel> {};
+
+TEST_P(VideoModels, LearnFromClipsAndResumeToTheSameBytes) {
   SKIP_WITHOUT_VIDEOS();
+  GetParam().write(dir_ / "wan.safetensors");
   EXPECT_THAT(train("whole", 4, {"--dry-run"}).output, HasSubstr("bucket   5 frames of 32 x 32: 4 per epoch"));
   expect_trained(train("whole", 4));
   expect_trained(train("parts", 2));
@@ -171,7 +178,7 @@ TEST_F(VideoTraining, LearnsFromClipsAndResumesToTheSameBytes) {
     EXPECT_EQ(get(dir_ / "parts/clips/samples" / name), get(sample)) << name;
     const Image first = first_of_sample(sample);
     EXPECT_EQ(first.width, 32);
-    EXPECT_EQ(first.height, 48);
+    EXPECT_EQ(first.height, 64);
   }
   EXPECT_EQ(decode_image(dir_ / "whole/clips/before_after.png").height,
             decode_image(dir_ / "parts/clips/before_after.png").height);
@@ -179,6 +186,11 @@ TEST_F(VideoTraining, LearnsFromClipsAndResumesToTheSameBytes) {
       {"verify", (dir_ / "whole/clips/clips.safetensors").string(), "--model", (dir_ / "wan.safetensors").string()});
   EXPECT_EQ(verified.code, 0) << verified.output;
 }
+
+INSTANTIATE_TEST_SUITE_P(All, VideoModels,
+                         testing::Values(SmallModel{"wan2_1", write_small_wan},
+                                         SmallModel{"ti2v_5b", write_small_ti2v}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(VideoTraining, SampleWritesAnimations) {
   SKIP_WITHOUT_VIDEOS();

@@ -23,7 +23,7 @@ namespace lh {
 enum class Assemble { copy, concat_rows, swap_halves, transpose };
 
 // On both sides "{i}" (any letter) stands for any number and "{*}" for any text. The first rule that fits a key wins,
-// together with those for the other parts of its rows.
+// together with those for the other parts of its rows; those with `beside` come before the others.
 struct KeyRule {
   std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
   std::vector<std::string> diffusers;  // one, or several that concat to the native rows
@@ -31,6 +31,7 @@ struct KeyRule {
   bool exact = false;     // keys as they are; otherwise applied to .weight and .bias
   bool conv1x1 = false;   // a native 1x1 convolution stored as a matrix: [O, I] -> [O, I, 1, 1]
   int64_t when_rows = 0;  // not 0: only where the module's weight has this many times as many rows as columns
+  std::string beside;     // not empty: only among stored keys of which this is one
   // The native rows are part number `part` of `parts` equal ones of the source: one of several rules with that source.
   int64_t part = 0, parts = 1;
 };

@@ -58,7 +58,7 @@ const Way& way_of(const Strict& in, const Node& rule, size_t natives, size_t sou
 // One rule, or one for each of the names that a tensor's rows are split between.
 std::vector<KeyRule> read_rules(const Strict& in, const Node& node) {
   const std::string where = "a diffusers rule";
-  in.check_fields(node, where, {"native", "from", "how", "exact", "when_rows"});
+  in.check_fields(node, where, {"native", "from", "how", "exact", "when_rows", "beside"});
   const Node &native = in.need(node, "native", where), &from = in.need(node, "from", where);
   const std::vector<std::string> natives = in.texts(native, "native");
   if (natives.empty()) in.wrong(native, "native must name at least one module");
@@ -69,6 +69,7 @@ std::vector<KeyRule> read_rules(const Strict& in, const Node& node) {
   rule.conv1x1 = way.name == "conv1x1";
   in.set(node, "exact", rule.exact);
   in.set(node, "when_rows", rule.when_rows, {.low = 1});
+  in.set(node, "beside", rule.beside);
   rule.parts = static_cast<int64_t>(natives.size());
   std::vector<KeyRule> all;
   for (const std::string& name : natives) {

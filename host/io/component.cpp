@@ -106,13 +106,21 @@ KeyMap::RowsPerColumn rows_per_column(const StoredKeys& keys) {
   };
 }
 
+// The rules that hold among these keys.
+KeyMap key_map(const ComponentSpec& component, const StoredKeys& keys) {
+  std::vector<KeyRule> rules = component.diffusers;
+  std::erase_if(rules, [&](const KeyRule& rule) { return !rule.beside.empty() && !keys.contains(rule.beside); });
+  std::ranges::stable_partition(rules, [](const KeyRule& rule) { return !rule.beside.empty(); });
+  return KeyMap(rules);
+}
+
 bool has_native_marker(const ComponentSpec& component, const StoredKeys& keys) {
   return has_marker(component, [&](const std::string& key) { return keys.contains(key); });
 }
 
 bool has_renamed_marker(const ComponentSpec& component, const StoredKeys& keys) {
   if (component.diffusers.empty()) return has_native_marker(component, keys);
-  const KeyMap map(component.diffusers);
+  const KeyMap map = key_map(component, keys);
   const auto rows = rows_per_column(keys);
   return std::ranges::any_of(keys, [&](const auto& item) {
     return std::ranges::any_of(map.native(item.first, rows), [&](const KeyMap::Native& native) {
@@ -131,7 +139,7 @@ LoadedComponent as_named(const ComponentSpec& component, const StoredKeys& keys,
 // Through the key map.
 LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, const std::vector<FilePtr>& files,
                         UnknownKeys unknown) {
-  const KeyMap map(component.diffusers);
+  const KeyMap map = key_map(component, keys);
   const auto rows = rows_per_column(keys);
   std::map<std::string, Draft> drafts;
   std::vector<const StoredKey*> strangers;

@@ -1,15 +1,18 @@
-// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B, text-to-video and
-// image-to-video. A still image is a video of one frame.
+// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, each of the two experts of Wan 2.2 A14B, text-to-video and
+// image-to-video, and Wan 2.2 TI2V 5B as a text-to-video model. A still image is a video of one frame.
 //
 // The experts have the same tensors, those of text-to-video also those of 2.1's 14B, so which one it is is the user's
-// word (model.variant); a diffusers directory of both says it of the one that its folder `transformer` has.
+// word (model.variant); a diffusers directory of both says it of the one that its folder `transformer` has. TI2V 5B has
+// latents of its own autoencoder, whose channels tell it. Shown no first frame, all its tokens are told the same time,
+// as those of the others are.
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "denoiser.h"
+#include "latents.h"
 #include "nn/t5.hpp"
-#include "nn/wan_video_autoencoder.hpp"
+#include "nn/wan_residual_video_autoencoder.hpp"
 #include "wan_text.hpp"
 
 namespace wan {
@@ -26,41 +29,38 @@ constexpr nn::LatentModelFacts facts = {.id = "wan", .network = "transformer"};
 
 struct Variant {
   const char* name;
-  bool first_frame;  // image-to-video
   const char* recipe;
-};
-constexpr std::array<Variant, 5> variants = {{{"wan2.1", false, wan_text::recipe_2_1_yaml},
-                                              {"wan2.2-high-noise", false, wan_text::recipe_2_2_high_noise_yaml},
-                                              {"wan2.2-low-noise", false, wan_text::recipe_2_2_low_noise_yaml},
-                                              {"wan2.2-high-noise", true, wan_text::recipe_2_2_i2v_high_noise_yaml},
-                                              {"wan2.2-low-noise", true, wan_text::recipe_2_2_i2v_low_noise_yaml}}};
+  bool first_frame = false;  // image-to-video
+  bool residual = false;     // its autoencoder is that of Wan 2.2, whose levels have a way around them
 
-// Of what the user says, or else of what the weights are. Those of image-to-video's experts do not tell them apart.
-const Variant& variant_of(const Weights& weights, bool first_frame) {
-  const std::optional<std::string> said = weights.setting("variant");
-  const std::string name = said.value_or(has_two_experts(weights) ? "wan2.2-high-noise" : "wan2.1");
-  const auto found = std::ranges::find_if(
-      variants, [&](const Variant& one) { return one.name == name && one.first_frame == first_frame; });
-  if (found == variants.end())
-    throw Failure(LH_E_SETTING, std::string("model.variant: ") + (said ? name : "missing") +
-                                    ": these are the weights of an expert of Wan 2.2's image-to-video: expected "
-                                    "wan2.2-high-noise or wan2.2-low-noise");
-  return *found;
-}
+  int64_t channels() const { return static_cast<int64_t>((residual ? latents_2_2() : nn::wan_latents()).mean.size()); }
+};
+constexpr std::array<Variant, 6> variants = {
+    {{"wan2.1", wan_text::recipe_2_1_yaml},
+     {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
+     {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml},
+     {.name = "wan2.2-high-noise", .recipe = wan_text::recipe_2_2_i2v_high_noise_yaml, .first_frame = true},
+     {.name = "wan2.2-low-noise", .recipe = wan_text::recipe_2_2_i2v_low_noise_yaml, .first_frame = true},
+     {.name = "wan2.2-ti2v-5b", .recipe = wan_text::recipe_2_2_ti2v_5b_yaml, .residual = true}}};
+constexpr const Variant& ti2v_5b = variants.back();
 
 class Wan : public nn::WanVideoLatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit Wan(const Weights& weights) : WanVideoLatentModel(facts) {
-    const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
-    if (!weights.first_with_prefix("patch_embedding.").empty()) {
-      dims_ = read_dimensions(weights);
-      if (dims_->channels != channels)
-        throw Failure(LH_E_MODEL, "patch_embedding.weight: expected " + std::to_string(channels) +
-                                      " columns (channels of the latents), found " + std::to_string(dims_->channels));
-    }
-    variant_ = &variant_of(weights, dims_ && dims_->shown > 0);
-    if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_video_autoencoder(weights, "vae:", channels);
+    if (!weights.first_with_prefix("patch_embedding.").empty()) dims_ = read_dimensions(weights);
+    const bool vae = !weights.first_with_prefix("vae:").empty();
+    const bool residual_vae = vae && !nn::WanLevel::all(weights, "vae:decoder.upsamples.").empty();
+    variant_ = &variant_of(weights, residual_vae);
+    if (dims_ && dims_->channels != variant_->channels())
+      throw Failure(LH_E_MODEL, "patch_embedding.weight: expected " + std::to_string(variant_->channels()) +
+                                    " columns (channels of the latents of " + variant_->name + "), found " +
+                                    std::to_string(dims_->channels));
+    if (vae && residual_vae != variant_->residual)
+      throw Failure(LH_E_MODEL, std::string("vae:decoder.upsamples.*: this is the autoencoder of Wan ") +
+                                    (residual_vae ? "2.2 TI2V 5B, " : "2.1, ") + variant_->name + " has another one");
+    const auto check = residual_vae ? nn::check_wan_residual_video_autoencoder : nn::check_wan_video_autoencoder;
+    if (vae) check(weights, "vae:", variant_->channels());
     if (!weights.first_with_prefix("umt5:").empty()) {
       const int64_t width = nn::check_t5(weights, "umt5:");
       if (dims_) nn::require_width("text_embedding.0.weight", dims_->text, "umt5 gives", width);
@@ -76,6 +76,32 @@ class Wan : public nn::WanVideoLatentModel {
   const char* recipe() const override { return variant_->recipe; }
 
  private:
+  // Of what the user says, or else of what the weights are: without the transformer, of what the autoencoder is.
+  const Variant& variant_of(const Weights& weights, bool residual_vae) const {
+    const bool large = dims_ ? dims_->channels == ti2v_5b.channels() : residual_vae;
+    const bool first_frame = dims_ && dims_->shown > 0;
+    const std::optional<std::string> said = weights.setting("variant");
+    const std::string name = said.value_or(large                      ? ti2v_5b.name
+                                           : has_two_experts(weights) ? "wan2.2-high-noise"
+                                                                      : "wan2.1");
+    const auto found = std::ranges::find_if(
+        variants, [&](const Variant& one) { return one.name == name && one.first_frame == first_frame; });
+    if (found == variants.end())
+      throw Failure(LH_E_SETTING, std::string("model.variant: ") + (said ? name : "missing") +
+                                      ": these are the weights of an expert of Wan 2.2's image-to-video: expected "
+                                      "wan2.2-high-noise or wan2.2-low-noise");
+    return *found;
+  }
+
+  void build_encode(Graph& g, const Sizes& sizes) const override {
+    if (!variant_->residual) return WanVideoLatentModel::build_encode(g, sizes);
+    nn::encode_video_with<nn::WanResidualVideoAutoencoder>(g, "vae:", latents_2_2(), sizes);
+  }
+  void build_decode(Graph& g, const Sizes& sizes) const override {
+    if (!variant_->residual) return WanVideoLatentModel::build_decode(g, sizes);
+    nn::decode_video_with<nn::WanResidualVideoAutoencoder>(g, "vae:", latents_2_2(), sizes);
+  }
+
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { wan::build_denoiser(g, *dims_, sizes); }
 

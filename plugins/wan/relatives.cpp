@@ -29,8 +29,7 @@ constexpr Relative relatives[] = {
 
 std::optional<std::string> relative(const Weights& w) {
   const std::string end =
-      "; trained here are text-to-video models of 16 latent channels (Wan 2.1, Wan 2.2 A14B) and Wan 2.2's "
-      "image-to-video A14B";
+      "; trained here are text-to-video models (Wan 2.1, Wan 2.2 A14B and TI2V 5B) and Wan 2.2's image-to-video A14B";
   for (const Relative& one : relatives)
     if (!w.first_with_prefix(one.part).empty())
       return std::string("this is ") + one.name + " (" + one.part + "*)" + end;
@@ -38,8 +37,7 @@ std::optional<std::string> relative(const Weights& w) {
   if (in.size() != 5 || out.size() != 2 || !w.has("head.modulation")) return std::nullopt;
   const int64_t given = in[1], made = out[0] / (Dimensions::patch * Dimensions::patch);
   const std::string channels = "(patch_embedding.weight takes " + std::to_string(given) + " channels)";
-  if (given == 48 && made == 48) return "this is Wan 2.2 TI2V 5B, which has another autoencoder " + channels + end;
-  const bool first_frame = made == 16 && given == 2 * made + Dimensions::frames_of_latent;
+  const bool first_frame = given == 2 * made + Dimensions::frames_of_latent;
   if (given != made && !first_frame)
     return "this is a Wan model that is shown further pictures, like Fun Control " + channels + end;
   return std::nullopt;

@@ -33,24 +33,15 @@ class WanAutoencoder {
   // image in [-1, 1] -> moments [N, h, w, 2z]: mean, log-variance
   Value encode(Value x) {
     const std::string root = prefix_ + "encoder.";
-    x = conv(x, root + "conv1");
-    for (const std::string& part : parts(weights_, root + "downsamples.")) {
-      auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-      x = resamples(weights_, part) ? down(x, part) : res(x, part);
-    }
-    x = middle(x, root + "middle.");
-    return conv(head(x, root), prefix_ + "conv1");
+    x = downsamples(conv(of_pixels(x), root + "conv1"), root + "downsamples.");
+    return conv(head(middle(x, root + "middle."), root), prefix_ + "conv1");
   }
 
   // latents of the autoencoder (not of the denoiser) -> image
   Value decode(Value x) {
     const std::string root = prefix_ + "decoder.";
     x = middle(conv(conv(x, prefix_ + "conv2"), root + "conv1"), root + "middle.");
-    for (const std::string& part : parts(weights_, root + "upsamples.")) {
-      auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
-      x = resamples(weights_, part) ? up(x, part) : res(x, part);
-    }
-    return head(x, root);
+    return to_pixels(head(upsamples(x, root + "upsamples."), root));
   }
 
   // Res blocks and resamplings of a side, in order.
@@ -64,12 +55,33 @@ class WanAutoencoder {
     return weights.has(part + ".resample.1.weight");
   }
 
- protected:  // what is virtual is otherwise where there is time
+ protected:  // what is virtual is otherwise where there is time, or levels have a way around them
   virtual Value conv(Value x, const std::string& module) { return image_conv(x, module); }
   // Stride 2 after one row below and one column to the right.
   virtual Value down(Value x, const std::string& part) { return image_conv(x, part + ".resample.1", 2, {0, 0, 1, 1}); }
   virtual Value up(Value x, const std::string& part) {
     return image_conv(g_.upsample_nearest2x(x), part + ".resample.1");
+  }
+
+  // What the first convolution reads, of an image; an image, of what the last one gives.
+  virtual Value of_pixels(Value x) { return x; }
+  virtual Value to_pixels(Value x) { return x; }
+
+  virtual Value downsamples(Value x, const std::string& side) {
+    for (const std::string& part : parts(weights_, side)) x = downsample(x, part);
+    return x;
+  }
+  virtual Value upsamples(Value x, const std::string& side) {
+    for (const std::string& part : parts(weights_, side)) x = upsample(x, part);
+    return x;
+  }
+  Value downsample(Value x, const std::string& part) {
+    auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
+    return resamples(weights_, part) ? down(x, part) : res(x, part);
+  }
+  Value upsample(Value x, const std::string& part) {
+    auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
+    return resamples(weights_, part) ? up(x, part) : res(x, part);
   }
 
   // By its last tap in time; sides keep their length unless `pad` says otherwise.
@@ -117,15 +129,20 @@ class WanAutoencoder {
   std::string prefix_;
 };
 
-// Throws when a tensor that gives the autoencoder its shape is missing or does not fit. `z` latent channels and three
-// halvings of the size are expected.
-inline void check_wan_autoencoder(const Weights& weights, const std::string& prefix, int64_t z) {
-  weights.require(prefix + "encoder.conv1.weight", {-1, 3, 3, 3, 3});
+// The convolutions at the ends of both sides, and `z` latent channels between them; `channels` of what is encoded.
+inline void require_wan_ends(const Weights& weights, const std::string& prefix, int64_t z, int64_t channels) {
+  weights.require(prefix + "encoder.conv1.weight", {-1, channels, 3, 3, 3});
   weights.require(prefix + "encoder.head.2.weight", {2 * z, -1, 3, 3, 3});
   weights.require(prefix + "conv1.weight", {2 * z, 2 * z, 1, 1, 1});
   weights.require(prefix + "conv2.weight", {z, z, 1, 1, 1});
   weights.require(prefix + "decoder.conv1.weight", {-1, z, 3, 3, 3});
-  weights.require(prefix + "decoder.head.2.weight", {3, -1, 3, 3, 3});
+  weights.require(prefix + "decoder.head.2.weight", {channels, -1, 3, 3, 3});
+}
+
+// Throws when a tensor that gives the autoencoder its shape is missing or does not fit. `z` latent channels and three
+// halvings of the size are expected.
+inline void check_wan_autoencoder(const Weights& weights, const std::string& prefix, int64_t z) {
+  require_wan_ends(weights, prefix, z, 3);
   for (const char* side : {"encoder.downsamples.", "decoder.upsamples."}) {
     int64_t found = 0;
     for (const std::string& part : WanAutoencoder::parts(weights, prefix + side))

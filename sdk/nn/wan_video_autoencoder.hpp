@@ -20,7 +20,7 @@
 
 namespace lora_host::nn {
 
-class WanVideoAutoencoder final : public WanAutoencoder {
+class WanVideoAutoencoder : public WanAutoencoder {
  public:
   static constexpr int64_t frames_of_latent = 4;
 
@@ -39,6 +39,17 @@ class WanVideoAutoencoder final : public WanAutoencoder {
   // Resamplings of a side that change time as well: the last two down, the first two up.
   static constexpr int64_t time_resamplings = 2;
   static std::string time_conv(const std::string& part) { return part + ".time_conv"; }
+
+ protected:
+  bool first_chunk() const { return chunks_.first(); }
+
+  template <class F>
+  Value by_frame(Value x, F f) {
+    const Dims d = g_.shape(x);  // [N, t, H, W, C]
+    Value y = f(g_.reshape(x, {d[0] * d[1], d[2], d[3], d[4]}));
+    const Dims e = g_.shape(y);
+    return g_.reshape(y, {d[0], d[1], e[1], e[2], e[3]});
+  }
 
  private:
   Value conv(Value x, const std::string& module) override {
@@ -72,14 +83,6 @@ class WanVideoAutoencoder final : public WanAutoencoder {
     return by_frame(x, [&](Value images) { return WanAutoencoder::attention(images, module); });
   }
 
-  template <class F>
-  Value by_frame(Value x, F f) {
-    const Dims d = g_.shape(x);  // [N, t, H, W, C]
-    Value y = f(g_.reshape(x, {d[0] * d[1], d[2], d[3], d[4]}));
-    const Dims e = g_.shape(y);
-    return g_.reshape(y, {d[0], d[1], e[1], e[2], e[3]});
-  }
-
   VideoChunks chunks_;
 };
 
@@ -102,21 +105,30 @@ inline void check_wan_video_autoencoder(const Weights& weights, const std::strin
   }
 }
 
+// The roles vae.encode and vae.decode of videos, by an autoencoder of this kind.
+inline Dims video_dims(const Sizes& sizes, int64_t channels) {
+  return {sizes["batch"], sizes["time"], sizes["height"], sizes["width"], channels};
+}
+template <class Network>
+void encode_video_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  encode_with<Network>(g, prefix, latents, g.input("image", video_dims(sizes, 3)));
+}
+template <class Network>
+void decode_video_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  const auto z = static_cast<int64_t>(latents.mean.size());
+  decode_with<Network>(g, prefix, latents, g.input("latents", video_dims(sizes, z)));
+}
+
 // A model of videos whose latents are this autoencoder's.
 class WanVideoLatentModel : public LatentModel {
  protected:
   using LatentModel::LatentModel;
 
- private:
-  static Dims dims(const Sizes& sizes, int64_t channels) {
-    return {sizes["batch"], sizes["time"], sizes["height"], sizes["width"], channels};
+  void build_encode(Graph& g, const Sizes& sizes) const override {
+    encode_video_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), sizes);
   }
-  void build_encode(Graph& g, const Sizes& sizes) const final {
-    encode_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), g.input("image", dims(sizes, 3)));
-  }
-  void build_decode(Graph& g, const Sizes& sizes) const final {
-    const auto z = static_cast<int64_t>(wan_latents().mean.size());
-    decode_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), g.input("latents", dims(sizes, z)));
+  void build_decode(Graph& g, const Sizes& sizes) const override {
+    decode_video_with<WanVideoAutoencoder>(g, "vae:", wan_latents(), sizes);
   }
 };
 

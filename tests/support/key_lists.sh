@@ -100,41 +100,40 @@ qwen_image21_transformer_keys() { # qwen_image21_transformer_keys BLOCKS HIDDEN 
   done
   print_keys
 }
-flat_res() { # flat_res MODULE OUT IN: a kernel has an axis of 1 for time
-  tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "1, 3, 3"
-  tensor $1.residual.3.gamma "$2, 1, 1, 1"; wan_conv $1.residual.6 $2 $2 "1, 3, 3"
-  [ $2 = $3 ] || wan_conv $1.shortcut $2 $3 "1, 1, 1"
-}
-# Its autoencoder: levels of 1, 2, 4, 8 and 8 times CHANNELS and DECODER_CHANNELS.
-qwen_image21_vae_keys() { # qwen_image21_vae_keys CHANNELS DECODER_CHANNELS
-  local list= side level at wide in out i
-  wan_conv conv1 128 128 "1, 1, 1"; wan_conv conv2 64 64 "1, 1, 1"
-  wan_conv encoder.conv1 $1 4 "1, 3, 3"; wan_conv decoder.conv1 $((8 * $2)) 64 "1, 3, 3"
+# Autoencoders whose levels have a way around them: Qwen-Image 2.1's, and Wan 2.2's, whose kernels go over time.
+qwen_image21_vae_keys() { residual_vae_keys $1 $2 64 4 1 1 2 4 8 8; } # qwen_image21_vae_keys CHANNELS DECODER_CHANNELS
+wan22_vae_keys() { residual_vae_keys $1 $2 48 12 3 1 2 4 4; } # wan22_vae_keys CHANNELS DECODER_CHANNELS
+residual_vae_keys() { # residual_vae_keys CHANNELS DECODER_CHANNELS LATENTS COLOURS DEPTH MULTIPLE...: one for each level
+  local list= c=$1 dec=$2 z=$3 colours=$4 depth=$5 side level at wide in out i
+  local cube="$depth, 3, 3" time="$depth, 1, 1" multiples=("${@:6}")
+  local last=$((${#multiples[@]} - 1)) most=${multiples[-1]}
+  wan_conv conv1 $((2 * z)) $((2 * z)) "1, 1, 1"; wan_conv conv2 $z $z "1, 1, 1"
+  wan_conv encoder.conv1 $c $colours "$cube"; wan_conv decoder.conv1 $((most * dec)) $z "$cube"
   for side in encoder decoder; do
-    if [ $side = encoder ]; then wide=$((8 * $1)); else wide=$((8 * $2)); fi
-    flat_res $side.middle.0 $wide $wide; flat_res $side.middle.2 $wide $wide
+    if [ $side = encoder ]; then wide=$((most * c)); else wide=$((most * dec)); fi
+    wan_res $side.middle.0 $wide $wide $depth; wan_res $side.middle.2 $wide $wide $depth
     tensor $side.middle.1.norm.gamma "$wide, 1, 1"
     wan_conv $side.middle.1.to_qkv $((3 * wide)) $wide "1, 1"; wan_conv $side.middle.1.proj $wide $wide "1, 1"
   done
-  in=$1 level=0
-  for wide in 1 2 4 8 8; do
-    out=$((wide * $1)) at=encoder.downsamples.$level.downsamples
-    flat_res $at.0 $out $in; flat_res $at.1 $out $out
-    [ $level = 4 ] || wan_conv $at.2.resample.1 $out $out "3, 3"
-    case $level in [123]) wan_conv $at.2.time_conv $out $out "1, 1, 1" ;; esac
-    in=$out level=$((level + 1))
+  in=$c
+  for ((level = 0; level <= last; level++)); do
+    out=$((multiples[level] * c)) at=encoder.downsamples.$level.downsamples
+    wan_res $at.0 $out $in $depth; wan_res $at.1 $out $out $depth
+    [ $level = $last ] || wan_conv $at.2.resample.1 $out $out "3, 3"
+    if ((level > 0 && level < last)); then wan_conv $at.2.time_conv $out $out "$time"; fi
+    in=$out
   done
-  in=$((8 * $2)) level=0
-  for wide in 8 8 4 2 1; do
-    out=$((wide * $2)) at=decoder.upsamples.$level.upsamples
-    flat_res $at.0 $out $in
-    for i in 1 2; do flat_res $at.$i $out $out; done
-    [ $level = 4 ] || wan_conv $at.3.resample.1 $out $out "3, 3"
-    case $level in [012]) wan_conv $at.3.time_conv $((2 * out)) $out "1, 1, 1" ;; esac
-    in=$out level=$((level + 1))
+  in=$((most * dec))
+  for ((level = 0; level <= last; level++)); do
+    out=$((multiples[last - level] * dec)) at=decoder.upsamples.$level.upsamples
+    wan_res $at.0 $out $in $depth
+    for i in 1 2; do wan_res $at.$i $out $out $depth; done
+    [ $level = $last ] || wan_conv $at.3.resample.1 $out $out "3, 3"
+    if ((level < last - 1)); then wan_conv $at.3.time_conv $((2 * out)) $out "$time"; fi
+    in=$out
   done
-  tensor encoder.head.0.gamma "$((8 * $1)), 1, 1, 1"; wan_conv encoder.head.2 128 $((8 * $1)) "1, 3, 3"
-  tensor decoder.head.0.gamma "$2, 1, 1, 1"; wan_conv decoder.head.2 4 $2 "1, 3, 3"
+  tensor encoder.head.0.gamma "$((most * c)), 1, 1, 1"; wan_conv encoder.head.2 $((2 * z)) $((most * c)) "$cube"
+  tensor decoder.head.0.gamma "$dec, 1, 1, 1"; wan_conv decoder.head.2 $colours $dec "$cube"
   print_keys
 }
 
@@ -304,12 +303,12 @@ byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
 }
 
 # The transformer of Wan and its text encoder.
-wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNELS]
-  local h=$2 list= block part name
-  tensor patch_embedding.weight "$h, ${5:-16}, 1, 2, 2"; tensor patch_embedding.bias $h
+wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNELS [SHOWN]]: of the latents, 16 unless given
+  local h=$2 channels=${5:-16} list= block part name
+  tensor patch_embedding.weight "$h, $((channels + ${6:-0})), 1, 2, 2"; tensor patch_embedding.bias $h
   linear text_embedding.0 $h $4; linear text_embedding.2 $h $h
   linear time_embedding.0 $h 256; linear time_embedding.2 $h $h; linear time_projection.1 $((6 * h)) $h
-  linear head.head 64 $h; tensor head.modulation "1, 2, $h"
+  linear head.head $((4 * channels)) $h; tensor head.modulation "1, 2, $h"
   for block in $(seq -f blocks.%g 0 $(($1 - 1))); do
     for part in self_attn cross_attn; do
       for name in q k v o; do linear $block.$part.$name $h $h; done
@@ -366,9 +365,9 @@ anima_keys() { # anima_keys BLOCKS HIDDEN INNER WAIST ADAPTER_BLOCKS TEXT WORDS
 }
 
 wan_conv() { tensor $1.weight "$2, $3, $4"; tensor $1.bias $2; } # wan_conv MODULE OUT IN KERNEL
-wan_res() { # wan_res MODULE OUT IN
-  tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "3, 3, 3"
-  tensor $1.residual.3.gamma "$2, 1, 1, 1"; wan_conv $1.residual.6 $2 $2 "3, 3, 3"
+wan_res() { # wan_res MODULE OUT IN [DEPTH]: of kernels over time, 3 unless given
+  tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "${4:-3}, 3, 3"
+  tensor $1.residual.3.gamma "$2, 1, 1, 1"; wan_conv $1.residual.6 $2 $2 "${4:-3}, 3, 3"
   [ $2 = $3 ] || wan_conv $1.shortcut $2 $3 "1, 1, 1"
 }
 # The autoencoder of Wan 2.1: levels of 1, 2, 4 and 4 times CHANNELS.

@@ -8,7 +8,7 @@
 namespace lh::test {
 
 Shapes WanDit::shapes() const {
-  constexpr int64_t time = 256, channels = 16, patch = 2;  // of the sinusoid; of the latents; side of a patch
+  constexpr int64_t time = 256, patch = 2;  // of the sinusoid; side of a patch
   Shapes out;
   out["patch_embedding.weight"] = {DType::bf16, {hidden, channels + shown, 1, patch, patch}};
   out["patch_embedding.bias"] = {DType::bf16, {hidden}};
@@ -43,20 +43,23 @@ void add_umt5(Shapes& shapes, const std::string& prefix, int64_t width, int64_t 
 
 namespace {
 
-void write_whole(const std::filesystem::path& path, const WanDit& dit) {
+void write_small(const std::filesystem::path& path, const WanDit& denoiser, const std::string& autoencoder) {
   constexpr int64_t words = 32128;
   Shapes text;
-  add_umt5(text, "text_encoders.umt5xxl.transformer.", small_wan.text, 2, words);
+  add_umt5(text, "text_encoders.umt5xxl.transformer.", denoiser.text, 2, words);
   std::vector<Given> all = filled(text);
-  for (const auto& [prefix, tensors] : {std::pair{std::string("model.diffusion_model."), filled(dit.shapes())},
-                                        std::pair{std::string("vae."), golden_weights("vae_qwen_image_encode")}})
+  for (const auto& [prefix, tensors] : {std::pair{std::string("model.diffusion_model."), filled(denoiser.shapes())},
+                                        std::pair{std::string("vae."), golden_weights(autoencoder)}})
     for (const Given& t : tensors) all.push_back({prefix + t.name, t.tensor});
   write_file(path, all);
 }
 
 }  // namespace
 
-void write_small_wan(const std::filesystem::path& path) { write_whole(path, small_wan); }
-void write_small_wan_i2v(const std::filesystem::path& path) { write_whole(path, image_to_video(small_wan)); }
+void write_small_wan(const std::filesystem::path& path) { write_small(path, small_wan, "vae_qwen_image_encode"); }
+void write_small_ti2v(const std::filesystem::path& path) { write_small(path, small_ti2v, "vae_wan22_encode"); }
+void write_small_wan_i2v(const std::filesystem::path& path) {
+  write_small(path, image_to_video(small_wan), "vae_qwen_image_encode");
+}
 
 }  // namespace lh::test

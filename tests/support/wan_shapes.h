@@ -7,12 +7,13 @@ namespace lh::test {
 
 // The transformer.
 struct WanDit {
-  int64_t blocks, hidden, inner, text;
+  int64_t blocks, hidden, inner, text, channels = 16;
   int64_t shown = 0;  // channels of what a clip begins with, of image-to-video
 
   Shapes shapes() const;
 };
 inline constexpr WanDit small_wan{2, 256, 320, 96}, wan_1_3b{30, 1536, 8960, 4096}, wan_14b{40, 5120, 13824, 4096};
+inline constexpr WanDit small_ti2v{2, 256, 320, 96, 48}, wan_ti2v_5b{30, 3072, 14336, 4096, 48};  // of 2.2
 constexpr WanDit image_to_video(WanDit dit) {
   dit.shown = 20;
   return dit;
@@ -23,6 +24,7 @@ void add_umt5(Shapes& shapes, const std::string& prefix, int64_t width, int64_t 
 
 // One file with everything that a run needs but the tokenizer, with as many words as that of T5 has.
 void write_small_wan(const std::filesystem::path& path);
+void write_small_ti2v(const std::filesystem::path& path);
 void write_small_wan_i2v(const std::filesystem::path& path);  // image-to-video
 
 }  // namespace lh::test
