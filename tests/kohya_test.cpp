@@ -409,7 +409,7 @@ TEST_F(Kohya, EpochsLossesAndNoise) {
       "validation_split = 0.1\nvalidation_seed = 3\nvalidate_every_n_steps = 50\nvalidate_every_n_epochs = 2\n");
   for (const auto& [key, value] : Rows{{"train.max_train_epochs", "10"},
                                        {"save.save_every_n_epochs", "2"},
-                                       {"save.max_step_saves_to_keep", "4"},
+                                       {"save.max_step_saves_to_keep", "6"},
                                        {"sample.sample_every_n_epochs", "1"},
                                        {"train.loss", "\"smooth_l1\""},
                                        {"train.huber_schedule", "\"exponential\""},

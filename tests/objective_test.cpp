@@ -256,6 +256,40 @@ TEST(TimestepLaws, ADenoiserIsTrainedOnItsShare) {
       }
 }
 
+// Levels outside of a range are drawn again, or all are moved into it.
+TEST(TimestepLaws, KeepToARange) {
+  TrainSection train;
+  train.timestep_type = "shift";
+  train.timestep_shift = 3;
+  const TimestepLaw plain(train, flow_recipe());
+  train.noise_range = {0.25, 0.75};
+  const TimestepLaw cut(train, flow_recipe());
+  train.noise_range_fit = "scale";
+  const TimestepLaw scaled(train, flow_recipe());
+  for (uint64_t step = 0; step < 500; ++step) {
+    const auto drawn = [&](const TimestepLaw& law) {
+      Random random(5, Purpose::timestep, step, 0);
+      return law.draw(random, 1024);
+    };
+    const double t = drawn(plain), kept = drawn(cut);
+    EXPECT_DOUBLE_EQ(drawn(scaled), 0.25 + 0.5 * t);
+    EXPECT_TRUE(kept >= 0.25 && kept <= 0.75) << kept;
+    EXPECT_TRUE(t < 0.25 || t > 0.75 || kept == t) << t;
+  }
+  EXPECT_THAT(cut.text(), HasSubstr("shift 3 from 0.25 to 0.75"));
+  EXPECT_THAT(scaled.text(), HasSubstr("scaled to 0.25 to 0.75"));
+  train.noise_range = {0.5};
+  EXPECT_THAT(error_of([&] { TimestepLaw(train, flow_recipe()); }),
+              HasSubstr("train.noise_range: expected two numbers, the second above the first, found [0.5]"));
+  train.timestep_type = "one_step";
+  train.timestep_shift.reset();
+  train.noise_range = {0, 0.5};
+  train.noise_range_fit = "cut";
+  Random random(5, Purpose::timestep, 0, 0);
+  EXPECT_THAT(error_of([&] { TimestepLaw(train, flow_recipe()).draw(random, 1); }),
+              HasSubstr("train.noise_range: timestep_type one_step draws no noise level from 0 to 0.5"));
+}
+
 TEST(TimestepLaws, AShareWithoutATimeIsSaid) {
   Recipe recipe = flow_recipe();
   recipe.denoisers = {{"high_noise", 0.875}, {}};

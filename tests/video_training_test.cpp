@@ -101,6 +101,53 @@ TEST_F(Clips, OfVideosThatAreTooShortAreLeftOut) {
                                                      "use a longer video")));
 }
 
+// As musubi-tuner takes them, of a film of 12 frames.
+TEST_F(Clips, OfFramesAsTheyFollow) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 12);
+  struct Row {
+    const char* how;
+    int64_t frames, stride, samples;
+    double source;
+    std::vector<std::pair<int64_t, int64_t>> clips;  // first and last frame
+  };
+  for (const Row& row :
+       {Row{"head", 5, 1, 1, 0, {{0, 4}}}, Row{"head", 1, 1, 1, 0, {{0, 0}}},
+        Row{"head", 6, 1, 1, 0, {{0, 4}}},  // of which five fill places
+        Row{"chunk", 5, 1, 1, 0, {{0, 4}, {5, 9}}}, Row{"chunk", 9, 1, 1, 0, {{0, 8}}},
+        Row{"slide", 5, 3, 1, 0, {{0, 4}, {3, 7}, {6, 10}}}, Row{"uniform", 5, 1, 3, 0, {{0, 4}, {3, 7}, {7, 11}}},
+        Row{"uniform", 9, 1, 9, 0, {{0, 8}, {1, 9}, {2, 10}, {3, 11}}},  // each of them once
+        Row{"full", 129, 1, 1, 0, {{0, 8}}}, Row{"full", 7, 1, 1, 0, {{0, 4}}}}) {
+    SCOPED_TRACE(row.how);
+    config_.frame_extraction = row.how;
+    config_.num_frames = row.frames;
+    config_.frame_stride = row.stride;
+    config_.frame_sample = row.samples;
+    const Dataset dataset = open();
+    std::vector<std::pair<int64_t, int64_t>> clips;
+    for (const Sample& sample : dataset.samples) {
+      const std::vector<int64_t> found = numbers(sample);
+      ASSERT_EQ(found.size(), static_cast<size_t>(sample.bucket.frames));
+      for (size_t i = 1; i < found.size(); ++i) EXPECT_EQ(found[i], found[i - 1] + 1);
+      clips.emplace_back(found.front(), found.back());
+    }
+    EXPECT_EQ(clips, row.clips);
+  }
+}
+
+TEST_F(Clips, OfFramesThatAreKept) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 12);
+  config_.frame_extraction = "head";
+  config_.source_fps = 24;
+  config_.fps = 16;
+  // 6 is the fourth as the fraction is rounded, not the fifth.
+  EXPECT_EQ(numbers(open().samples[0]), (std::vector<int64_t>{0, 2, 3, 5, 7}));
+  config_.num_frames = 9;
+  EXPECT_THAT(error_of([&] { open(); }), HasSubstr("none of the 1 images can be used"));
+  EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr("a.avi: 8 frames that are kept, and num_frames: 9 needs 9: ")));
+}
+
 TEST_F(Clips, NeedAModelOfVideosAndVideos) {
   put_film("a.avi", 9);
   EXPECT_THAT(error_of([&] { open({16}); }),

@@ -119,7 +119,7 @@ void add_dataset(CLI::App* app, Arguments& raw) {
 
 void add_dataset_config(CLI::App* app, Arguments& raw) {
   app->add_option("--dataset-config,--dataset_config", raw.dataset_config,
-                  "Datasets as kohya's scripts have them (docs/from-kohya.md).")
+                  "Datasets as kohya's scripts or musubi-tuner have them (docs/from-kohya.md, from-musubi.md).")
       ->type_name("FILE.toml");
 }
 

@@ -98,6 +98,10 @@ struct DatasetConfig {
   int64_t num_frames = 1;              // of a clip of each video; 1 = pictures
   bool shrink_video_to_frames = true;  // spread over the whole video
   double fps = 24;                     // otherwise
+  // In place of both, of the frames as they follow each other, or of those that are left at `fps` of source_fps.
+  std::string frame_extraction;                // empty, head, chunk, slide, uniform, full
+  int64_t frame_stride = 1, frame_sample = 1;  // of slide; of uniform
+  double source_fps = 0;                       // 0 = all frames
   double caption_dropout_rate = 0;
   int64_t caption_dropout_every_n_epochs = 0;
   int64_t num_repeats = 1;
@@ -156,6 +160,8 @@ struct TrainSection {
   std::string timestep_type;    // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own
   int64_t min_denoising_steps = 0, max_denoising_steps = 999;  // which of 1000 noise levels, from the noisiest
+  std::vector<double> noise_range;                             // the least and the largest level; empty = 0 and 1
+  std::string noise_range_fit = "cut";                         // how a law is brought into it: cut, scale
   std::string weighting_scheme;                                // empty = the model's own
   std::optional<double> min_snr_gamma;                         // none or 0 = off
   bool debiased_estimation_loss = false;

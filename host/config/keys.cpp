@@ -72,6 +72,9 @@ constexpr Choice timestep_types[] = {{"sigmoid", "sigmoid"},
                                      {"lognorm_blend", "lognorm_blend"}};
 constexpr Choice noise_schedulers[] = {{"flowmatch", "flowmatch"}, {"ddpm", "ddpm"}, {"ddim", "ddpm"}};
 constexpr Choice caption_lines[] = {{"whole", "whole"}, {"first", "first"}, {"any", "any"}};
+constexpr Choice range_fits[] = {{"cut", "cut"}, {"scale", "scale"}};
+constexpr Choice extractions[] = {
+    {"head", "head"}, {"chunk", "chunk"}, {"slide", "slide"}, {"uniform", "uniform"}, {"full", "full"}};
 constexpr Choice shuffles[] = {{"false", "false"}, {"true", "true"}, {"all", "all"}, {"no", "false"}, {"yes", "true"}};
 constexpr Choice mask_normalizations[] = {{"batch", "batch"}, {"none", "none"}};
 constexpr Choice favoured_levels[] = {{"balanced", "balanced"}, {"content", "content"}, {"style", "style"}};
@@ -373,7 +376,8 @@ const Key table[] = {
     {"datasets[].metadata_file", each<&D::metadata_file>,
      "File with the captions of all images, whose list of images it is: JSON by path ({\"a.png\": {\"caption\": "
      "\"...\", "
-     "\"tags\": \"...\"}}), or JSONL with image_path or file_name in each line. Paths are those in folder_path, or "
+     "\"tags\": \"...\"}}), or JSONL with image_path, video_path or file_name in each line. Paths are those in "
+     "folder_path, or "
      "whole."},
     {"datasets[].caption_lines",
      each<&D::caption_lines>,
@@ -482,7 +486,30 @@ const Key table[] = {
     {"datasets[].shrink_video_to_frames", each<&D::shrink_video_to_frames>,
      "The frames are spread evenly over the whole video. false: they follow each other at datasets[].fps, from a place "
      "of the video that its content decides."},
-    {"datasets[].fps", each<&D::fps>, "Frames a second, with shrink_video_to_frames: false.", {.range = frame_rate}},
+    {"datasets[].fps",
+     each<&D::fps>,
+     "Frames a second, with shrink_video_to_frames: false or source_fps.",
+     {.range = frame_rate}},
+    {"datasets[].frame_extraction",
+     each<&D::frame_extraction>,
+     "In place of shrink_video_to_frames, clips of frames that follow each other, as musubi-tuner has them: head (the "
+     "first num_frames, which may be 1), chunk (the whole video, cut into clips), slide (a clip from every "
+     "frame_stride-th frame on), uniform (frame_sample clips, evenly spaced), full (all frames, num_frames at most). "
+     "Empty: not.",
+     {.choices = extractions}},
+    {"datasets[].frame_stride",
+     each<&D::frame_stride>,
+     "Frames from the beginning of a clip to that of the next, of frame_extraction: slide.",
+     {.range = {.low = 1, .high = 1e5}}},
+    {"datasets[].frame_sample",
+     each<&D::frame_sample>,
+     "Clips of each video, of frame_extraction: uniform.",
+     {.range = {.low = 1, .high = 1e5}}},
+    {"datasets[].source_fps",
+     each<&D::source_fps>,
+     "With frame_extraction: videos are taken to have so many frames a second, of which datasets[].fps are kept. 0: "
+     "all are.",
+     {.range = {.low = 0, .high = 1000}}},
     {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
     {"datasets[].flip_y", each<&D::flip_y>,
      "Use each image upside down as well, top and bottom mirrored; with flip_x in all four ways."},
@@ -630,6 +657,16 @@ const Key table[] = {
      in<T, &Tr::max_denoising_steps>,
      "The last one that is trained.",
      {.range = {.low = 0, .high = 999}}},
+    {"train.noise_range",
+     in<T, &Tr::noise_range>,
+     "The least and the largest noise level that is trained, after all shifts; 1 is pure noise: [0.875, 1]. Empty: "
+     "all.",
+     {.range = share}},
+    {"train.noise_range_fit",
+     in<T, &Tr::noise_range_fit>,
+     "How noise_range is kept to: cut (levels outside of it are drawn again), or scale (all levels of timestep_type "
+     "are moved into it, so that 0 becomes its beginning and 1 its end).",
+     {.choices = range_fits}},
     {"train.weighting_scheme",
      in<T, &Tr::weighting_scheme>,
      "Weight of a sample's loss by its noise, for flow models: none, sigma_sqrt, cosmap, bell (highest at "

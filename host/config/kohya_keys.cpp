@@ -235,7 +235,6 @@ constexpr Refused all_refused[] = {
     {"use_lion_optimizer", "", "use optimizer_type = \"Lion\""},
     {"fused_backward_pass", "", "a LoRA is small: remove it"},
     {"max_validation_steps", "", "all images that are set apart are used: remove it"},
-    {"dataset_config", "", "give it on the command line: --dataset_config FILE"},
     // of datasets
     {"face_crop_aug_range", "", images, true},
     {"resize_interpolation", "", images, true},

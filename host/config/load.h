@@ -23,8 +23,8 @@ struct ConfigNeeds {
   std::function<std::string(std::string_view key, const std::string& name)> wrong_name = {};
 };
 
-// A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts; dataset_config: a file of the
-// datasets, as those scripts have it, or empty. Throws like load_config.
+// A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts or of musubi-tuner;
+// dataset_config: a file of the datasets, as those have it, or empty. Throws like load_config.
 Config load_config(const std::filesystem::path& file, const std::filesystem::path& dataset_config, ConfigNeeds needs);
 // A mapping of our keys that was made of another program's file; defaults: what it has where it says nothing.
 Config config_of(const yaml::Node& document, const std::string& file, ConfigNeeds needs, const Config& defaults);

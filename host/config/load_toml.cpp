@@ -1,4 +1,5 @@
-// Files of kohya's scripts: TOML becomes our keys (kohya.h), which are then read as those of a YAML file are.
+// Files of kohya's scripts and of musubi-tuner: TOML becomes our keys (kohya.h, musubi.h), which are then read as those
+// of a YAML file are.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 
 #include "config/kohya.h"
 #include "config/load.h"
+#include "config/musubi.h"
 #include "config/toml.h"
+#include "config/value.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -21,48 +24,59 @@ using yaml::Node;
 bool is_toml(const fs::path& file) { return file.extension() == ".toml"; }
 
 // The prompts of a text file, a line each, in place of its path.
-void read_prompts(Node& document, std::vector<yaml::Problem>& problems) {
-  for (auto& [section, keys] : document.entries)
+void read_prompts(kohya::Translated& made) {
+  for (auto& [section, keys] : made.document.entries)
     for (auto& [key, value] : keys.entries) {
       if (section.text != "sample" || key.text != "prompts" || value.kind != Kind::scalar) continue;
       const fs::path file = value.text;
       if (file.extension() != ".txt") {
-        problems.push_back({value.place, fmt::format("sample_prompts: expected a .txt file with a prompt in each line, "
-                                                     "found {}. Write its prompts so",
-                                                     value.text)});
+        made.problems.push_back({value.place, fmt::format("sample_prompts: expected a .txt file with a prompt in each "
+                                                          "line, found {}. Write its prompts so",
+                                                          value.text)});
         continue;
       }
       Node list{.kind = Kind::list, .place = value.place};
       std::istringstream lines(read_config_text(file));
       for (std::string line; std::getline(lines, line);) {
         line.erase(line.find_last_not_of(" \t\r") + 1);
-        if (!line.empty() && line[0] != '#')
-          list.items.push_back({.kind = Kind::scalar, .place = value.place, .text = line, .quoted = true});
+        if (line.empty() || line[0] == '#') continue;
+        if (made.prompt) line = made.prompt(line, value.place, made);
+        list.items.push_back({.kind = Kind::scalar, .place = value.place, .text = line, .quoted = true});
       }
       value = std::move(list);
     }
 }
+
+// Whose files they are.
+struct Program {
+  Config (*defaults)();
+  const char* guide;
+};
+constexpr Program sd_scripts = {kohya::defaults, "docs/from-kohya.md"},
+                  musubi_tuner = {musubi::defaults, "docs/from-musubi.md"};
 
 struct Read {
   Config config;
   kohya::Translated made;
 };
 
-Read read_toml(const fs::path& file, const std::function<kohya::Translated(const Node&)>& translate,
+Read read_toml(const fs::path& file,
+               const std::function<std::pair<kohya::Translated, const Program*>(const Node&)>& translate,
                ConfigNeeds needs) {
   std::vector<yaml::Problem> problems;
   const Node tree = toml_file::parse(read_config_text(file), problems);
   const bool parsed = problems.empty();
-  kohya::Translated made = parsed ? translate(tree) : kohya::Translated{};
+  auto [made, program] = parsed ? translate(tree) : std::pair(kohya::Translated{}, &sd_scripts);
+  read_prompts(made);
   problems.insert(problems.end(), made.problems.begin(), made.problems.end());
-  read_prompts(made.document, problems);
   std::vector<std::string> lines;
   lines.reserve(problems.size());
   std::ranges::stable_sort(problems, {}, &yaml::Problem::place);
   for (const auto& [place, text] : problems)
     lines.push_back(fmt::format("{}:{}:{}: {}", file.string(), place.line, place.column, text));
-  Config defaults = kohya::defaults();
+  Config defaults = program->defaults();
   defaults.notes.insert(defaults.notes.end(), made.notes.begin(), made.notes.end());
+  if (!made.dataset_config.empty()) needs.datasets = false;
   Config config;
   try {
     if (parsed) config = config_of(made.document, file.string(), needs, defaults);
@@ -71,7 +85,7 @@ Read read_toml(const fs::path& file, const std::function<kohya::Translated(const
   }
   if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
   if (!made.ignored.empty())
-    log_info("{}: keys without effect here (docs/from-kohya.md says why): {}", file.string(),
+    log_info("{}: keys without effect here ({} says why): {}", file.string(), program->guide,
              fmt::join(made.ignored, ", "));
   return {std::move(config), std::move(made)};
 }
@@ -92,7 +106,11 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
     ConfigNeeds own = needs;
     own.datasets = needs.datasets && dataset_config.empty();
     if (is_toml(file)) {
-      Read read = read_toml(file, kohya::training, own);
+      const auto translate = [](const Node& tree) {
+        return musubi::is_training(tree) ? std::pair(musubi::training(tree), &musubi_tuner)
+                                         : std::pair(kohya::training(tree), &sd_scripts);
+      };
+      Read read = read_toml(file, translate, own);
       config = std::move(read.config);
       training = std::move(read.made);
     } else if (!file.empty()) {
@@ -101,10 +119,14 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
   } catch (const Error& error) {
     lines.push_back(error.what());
   }
+  const fs::path of_datasets = dataset_config.empty() ? schema::expand_home(training.dataset_config) : dataset_config;
   try {
-    if (!dataset_config.empty()) {
-      const auto translate = [&](const Node& tree) { return kohya::datasets(tree, training.arguments); };
-      const Config data = read_toml(dataset_config, translate, {.model = false, .datasets = needs.datasets}).config;
+    if (!of_datasets.empty()) {
+      const auto translate = [&](const Node& tree) {
+        return musubi::is_datasets(tree) ? std::pair(musubi::datasets(tree), &musubi_tuner)
+                                         : std::pair(kohya::datasets(tree, training.arguments), &sd_scripts);
+      };
+      const Config data = read_toml(of_datasets, translate, {.model = false, .datasets = needs.datasets}).config;
       config.datasets = data.datasets;
       if (data.train.batch_size != 1) config.train.batch_size = data.train.batch_size;
       if (data.train.validation_split > 0) config.train.validation_split = data.train.validation_split;

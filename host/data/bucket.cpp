@@ -22,6 +22,8 @@ std::string text_of(const Bucket& bucket) {
 }
 
 std::string clip_text(const Bucket& bucket, const ClipSpec& clip) {
+  if (clip.follows())
+    return fmt::format("clip {} from {} at {} of {}", bucket.frames, clip.start, clip.fps, clip.source_fps);
   return fmt::format("clip {} of {} at {}", bucket.frames, clip.frames, clip.fps);
 }
 

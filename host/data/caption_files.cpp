@@ -149,8 +149,10 @@ class Metadata {
       if (line.find_first_not_of(" \t\r") == line.npos) continue;
       attempt(fmt::format("{}:{}", file_, number), [&] {
         const json entry = parsed(line);
-        const json name = entry.is_object() ? member(entry, {"image_path", "file_name", "image"}) : json();
-        if (!name.is_string()) fail(Code::data, "expected a mapping with image_path and caption, found {:.60}", line);
+        const json name =
+            entry.is_object() ? member(entry, {"image_path", "video_path", "file_name", "image"}) : json();
+        if (!name.is_string())
+          fail(Code::data, "expected a mapping with image_path or video_path and caption, found {:.60}", line);
         add(name.get<std::string>(), entry);
       });
     }

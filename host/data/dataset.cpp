@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "data/caption_files.h"
+#include "data/clips.h"
 #include "data/codecs.h"
 #include "data/further_images.h"
 #include "data/image_list.h"
@@ -199,31 +200,10 @@ void check_mask(ImageFile& mask, const Known& known, Candidate& candidate) {
                     mask.path.string(), m.width, m.height, candidate.file.path.filename().string(), i.width, i.height);
 }
 
-// How many frames a video must have for a clip to begin at its first.
-int64_t frames_needed(const ImageFile& file, const ClipSpec& clip) {
-  if (clip.fps <= 0) return clip.frames;
-  const std::vector<int64_t> numbers = frames_at({file.size, max_video_frames, file.fps}, clip.fps, 0, clip.frames);
-  return numbers.empty() ? max_video_frames + 1 : numbers.back() + 1;
-}
-
-ClipSpec clip_of(const DatasetConfig& config) {
-  return {config.num_frames, config.shrink_video_to_frames ? 0 : config.fps};
-}
-
 // A clip's frames are all of the video's own: none is shown twice.
-void check_clip(const DatasetConfig& config, Candidate& candidate) {
-  const ImageFile& file = candidate.file;
-  const ClipSpec clip = clip_of(config);
-  if (clip.frames == 1 || !candidate.corrupt.empty() || !candidate.unreadable.empty()) return;
-  const std::string at = clip.fps > 0 ? fmt::format(" at {:.4g} a second", clip.fps) : "";
-  if (clip.fps > 0 && file.fps <= 0)
-    candidate.corrupt = fmt::format(
-        "video {}: the file does not say how many frames a second it has, which shrink_video_to_frames: false needs",
-        file.path.string());
-  else if (const int64_t needed = frames_needed(file, clip); file.frames < needed)
-    candidate.corrupt = fmt::format(
-        "video {}: {} frames at {:.4g} a second, and num_frames: {}{} needs {}: use a longer video, or fewer frames",
-        file.path.string(), file.frames, file.fps, clip.frames, at, needed);
+void check_clip(const DatasetConfig& config, int64_t step, Candidate& candidate) {
+  if (candidate.corrupt.empty() && candidate.unreadable.empty() && has_videos(config))
+    candidate.corrupt = problem_of_clips(config, candidate.file, step);
 }
 
 void check_image(Candidate& candidate, const Known& known) {
@@ -325,10 +305,6 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.texts = candidate.texts;
       sample.rule = rule;
       sample.bucket = choose_bucket(candidate.file.size, resolution, step.pixels, config.buckets);
-      if (step.frames > 0) {
-        sample.bucket.frames = (config.num_frames - 1) / step.frames * step.frames + 1;
-        sample.clip = clip_of(config);
-      }
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
       sample.random_scale = config.random_scale;
@@ -339,12 +315,18 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.repeats = config.num_repeats;
       dataset.small +=
           config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;
-      for (const bool y : {false, true})
-        for (const bool x : {false, true}) {
-          if ((x && !config.flip_x) || (y && !config.flip_y)) continue;
-          sample.flip = {x, y};
-          dataset.samples.push_back(sample);
+      for (const ClipSpec& clip : clips_of(config, candidate.file, step.frames)) {
+        if (step.frames > 0) {
+          sample.bucket.frames = frames_that_fit(clip.frames, step.frames);
+          sample.clip = clip;
         }
+        for (const bool y : {false, true})
+          for (const bool x : {false, true}) {
+            if ((x && !config.flip_x) || (y && !config.flip_y)) continue;
+            sample.flip = {x, y};
+            dataset.samples.push_back(sample);
+          }
+      }
     }
   }
 }
@@ -416,15 +398,6 @@ std::string hash_of_file(const fs::path& path) {
     hash.update(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
   if (!in.eof()) fail(Code::data, "video {}: the file cannot be read", path.string());
   return hash.hex();
-}
-
-// Where a clip begins follows from the video's content, so that each run finds it in the cache.
-std::vector<int64_t> frames_of(const ImageFile& file, const ClipSpec& clip) {
-  if (clip.fps <= 0) return even_frames(file.frames, clip.frames);
-  const auto places = static_cast<uint64_t>(file.frames - frames_needed(file, clip) + 1);
-  Random random(0, Purpose::augment_variant, content_number(file), 0);
-  const auto start = static_cast<int64_t>(random.below(places));
-  return frames_at({file.size, file.frames, file.fps}, clip.fps, start, clip.frames);
 }
 
 Image cut_of(const Image& whole, const ImageCut& cut) {
@@ -539,10 +512,12 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     const DatasetConfig& config = all[i];
     const std::string& trigger = config.trigger_word.empty() ? trigger_word : config.trigger_word;
     const CaptionRule rule(config, trigger);
-    if (config.num_frames > 1 && step.frames == 0) {
-      problems.push_back(
-          fmt::format("datasets[{}].num_frames: {}: this is a model of images. Put single frames into {}", i,
-                      config.num_frames, config.folder_path.string()));
+    if (has_videos(config) && step.frames == 0) {
+      const bool frames = config.num_frames > 1;
+      problems.push_back(fmt::format("datasets[{}].{}: {}: this is a model of images. Put single frames into {}", i,
+                                     frames ? "num_frames" : "frame_extraction",
+                                     frames ? std::to_string(config.num_frames) : config.frame_extraction,
+                                     config.folder_path.string()));
       continue;
     }
     const ImageList list = list_images(config, problems);
@@ -553,7 +528,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
     check_images(candidates, {known_good, opened_by(survey, candidates), seen, keys});
-    for (Candidate& candidate : candidates) check_clip(config, candidate);
+    for (Candidate& candidate : candidates) check_clip(config, step.frames, candidate);
     if (survey != nullptr) note(candidates, config, i, *survey);
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     for (const Candidate& candidate : candidates)

@@ -60,7 +60,10 @@ struct InpaintMask {
 // Which frames of a video are taken: `frames` of them, of which the bucket has those that fill the model's latents.
 struct ClipSpec {
   int64_t frames = 1;
-  double fps = 0;  // a second; 0: spread over the whole video
+  double fps = 0;         // a second; 0: spread over the whole video
+  int64_t start = -1;     // else the frame that the clip begins with; others follow as they are,
+  double source_fps = 0;  // or, above 0, those that are kept of so many a second for `fps`
+  bool follows() const { return start >= 0; }
   auto operator<=>(const ClipSpec&) const = default;
 };
 

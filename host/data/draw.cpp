@@ -13,7 +13,7 @@ namespace {
 constexpr Colour ink{40, 40, 40}, faint{225, 225, 225}, pale{178, 203, 232}, dark{24, 80, 150};
 constexpr int64_t max_canvas_pixels = 400'000'000;
 
-struct Range {
+struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void add(double v) {
     low = std::min(low, v);
@@ -29,7 +29,7 @@ struct Range {
 };
 
 // A step of 1, 2 or 5 times a power of ten that cuts the range into at most `parts`.
-double tick_step(const Range& range, int parts) {
+double tick_step(const Extent& range, int parts) {
   const double rough = (range.high - range.low) / parts, power = std::pow(10.0, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0})
     if (factor * power >= rough) return factor * power;
@@ -99,7 +99,7 @@ Image line_chart(const std::vector<std::pair<double, double>>& points, const std
   canvas.text((width - text_width(heading, size)) / 2, 14, heading, size, ink);
 
   std::vector<std::pair<double, double>> shown;
-  Range xs, ys;
+  Extent xs, ys;
   for (const auto& [x, y] : points) {
     if (!std::isfinite(x) || !std::isfinite(y)) continue;
     shown.emplace_back(x, y);

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "data/caption_files.h"
+#include "data/clips.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
 #include "data/video.h"
@@ -35,13 +36,12 @@ class Folder {
     else
       for (auto& [image, texts] : list_.texts = read_metadata(dataset_, problems)) list_.images.push_back(image);
     if (list_.images.empty() && problems.empty())
-      problems.push_back(fmt::format("dataset {}: expected {}, found none ({} other entries{}){}{}", folder.string(),
-                                     videos() ? "videos, for num_frames is " + std::to_string(dataset_.num_frames)
-                                              : "images (" + formats_that_are_read() + ")",
-                                     others_,
-                                     dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
-                                     list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read),
-                                     !videos() && videos_ > 0 ? "; videos are read with num_frames above 1" : ""));
+      problems.push_back(
+          fmt::format("dataset {}: expected {}, found none ({} other entries{}){}{}", folder.string(),
+                      videos() ? "videos, for " + why_videos(dataset_) : "images (" + formats_that_are_read() + ")",
+                      others_, dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
+                      list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read),
+                      !videos() && videos_ > 0 ? "; videos are read with num_frames above 1" : ""));
     std::ranges::sort(list_.images, {}, [](const fs::path& path) -> const std::string& { return path.native(); });
     std::ranges::sort(list_.not_read);
     return std::move(list_);
@@ -83,7 +83,7 @@ class Folder {
     }
   }
 
-  bool videos() const { return dataset_.num_frames > 1; }
+  bool videos() const { return has_videos(dataset_); }
 
   const DatasetConfig& dataset_;
   std::vector<fs::path> within_;  // folders on the way to the one that is looked into, by their own paths

@@ -1,6 +1,8 @@
 // The laws by which training draws its noise levels, with their densities.
 #include "diffusion/timestep_law.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
@@ -121,6 +123,7 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
   if (train.max_denoising_steps < train.min_denoising_steps)
     fail(Code::config, "train.max_denoising_steps: {} is below train.min_denoising_steps: {}",
          train.max_denoising_steps, train.min_denoising_steps);
+  keep_to_range(train);
   favoured_ = train.content_or_style;
   favoured_reg_ = train.content_or_style_reg;
   // Denoising steps count from pure noise.
@@ -131,6 +134,17 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     above_ = own_share->above;
     if (own_share != recipe.denoisers.begin()) up_to_ = std::prev(own_share)->above;
   }
+}
+
+void TimestepLaw::keep_to_range(const TrainSection& train) {
+  const std::vector<double>& range = train.noise_range;
+  if (range.empty()) return;
+  if (range.size() != 2 || range[0] >= range[1])
+    fail(Code::config, "train.noise_range: expected two numbers, the second above the first, found [{}]",
+         fmt::join(range, ", "));
+  low_ = range[0];
+  high_ = range[1];
+  scaled_ = train.noise_range_fit == "scale";
 }
 
 void TimestepLaw::refuse_unused(const TrainSection& train) const {
@@ -194,8 +208,19 @@ double TimestepLaw::time_of(double rank, double largest) const {
 
 double TimestepLaw::draw(Random& random, int64_t tokens, bool reg) const {
   constexpr int most = 100000;  // a law that hits the share less often than that misses it
-  for (int i = 0; i < most; ++i)
-    if (const double t = draw_any(random, tokens, reg); (above_ == 0 || t > above_) && t <= up_to_) return t;
+  for (int i = 0; i < most; ++i) {
+    double t = draw_any(random, tokens, reg);
+    if (scaled_) t = low_ + (high_ - low_) * t;
+    if (t >= low_ && t <= high_ && (above_ == 0 || t > above_) && t <= up_to_) return t;
+  }
+  if (low_ > 0 || high_ < 1)
+    fail(Code::config,
+         "train.noise_range: timestep_type {} draws no noise level from {} to {}{}; look at timestep_shift, or say "
+         "noise_range_fit: scale",
+         name_, low_, high_,
+         above_ > 0 || up_to_ < 1
+             ? fmt::format(" and above {} and up to {}, which this denoiser serves", above_, up_to_)
+             : "");
   fail(
       Code::config,
       "train.timestep_type: {} draws no noise level above {} and up to {}, which is what this denoiser serves of those "
@@ -234,6 +259,7 @@ std::string TimestepLaw::text() const {
   for (const auto& [favoured, of] : {std::pair(&favoured_, ""), std::pair(&favoured_reg_, " of regularization images")})
     if (*favoured != "balanced") line += fmt::format(" favouring {}{}", *favoured, of);
   if (lowest_ > 0 || highest_ < 1) line += fmt::format(" ranks {} to {}", lowest_, highest_);
+  if (low_ > 0 || high_ < 1) line += fmt::format(" {} {} to {}", scaled_ ? "scaled to" : "from", low_, high_);
   if (above_ > 0 || up_to_ < 1) line += fmt::format(" above {} up to {}", above_, up_to_);
   return line;
 }

@@ -20,6 +20,8 @@
 // Where content or style is favoured, it is drawn which share of the law's times is noisier: u^3, or 1 - u^3
 // (Mou et al. 2023, "T2I-Adapter", section 3.4).
 //
+// Levels may be kept to a range: those outside are drawn again, or t'' = low + (high - low) t'.
+//
 // Of a model whose denoisers share the noise levels (recipe: denoisers) times that another one serves are drawn again.
 #pragma once
 
@@ -66,6 +68,7 @@ class TimestepLaw {
   double draw_any(Random& random, int64_t tokens, bool reg) const;  // whichever denoiser serves it
   double time_of(double rank, double largest) const;
   void refuse_unused(const TrainSection& train) const;
+  void keep_to_range(const TrainSection& train);
 
   std::string name_;
   Kind kind_ = Kind::linear;
@@ -74,6 +77,8 @@ class TimestepLaw {
   std::span<const double> steps_;        // times of the kind of that name
   double lowest_ = 0, highest_ = 1;      // ranks of the times that are trained
   double above_ = 0, up_to_ = 1;         // the share of the denoiser that is trained
+  double low_ = 0, high_ = 1;            // the range that levels are kept to
+  bool scaled_ = false;                  // by moving them into it
   std::string favoured_, favoured_reg_;  // balanced, content, style
 };
 

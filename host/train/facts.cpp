@@ -37,7 +37,7 @@ std::string dataset_hash(const Dataset& dataset) {
     hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
                             s.bucket.width, s.bucket.height, s.flip.x, s.repeats, s.is_reg, s.loss_weight));
     if (s.flip.y) hash.update("flip_y\n");
-    if (s.bucket.frames > 1) hash.update(clip_text(s.bucket, s.clip) + "\n");
+    if (s.bucket.frames > 1 || s.clip.follows()) hash.update(clip_text(s.bucket, s.clip) + "\n");
     if (s.inpaint_masks > 0) hash.update(fmt::format("inpaint_masks {}\n", s.inpaint_masks));
     if (s.is_augmented())
       hash.update(

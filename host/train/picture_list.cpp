@@ -24,7 +24,7 @@ std::string settings_of(const Sample& s) {
   std::string text = fmt::format("{}x{};{};{};{};{};{};{};{}\n", s.bucket.width, s.bucket.height, s.flip.x, s.repeats,
                                  s.is_reg, s.loss_weight, s.random_crop, s.color_aug, s.augment_variants);
   if (s.flip.y) text += "flip_y;";
-  if (s.bucket.frames > 1) text += clip_text(s.bucket, s.clip) + ";";
+  if (s.bucket.frames > 1 || s.clip.follows()) text += clip_text(s.bucket, s.clip) + ";";
   if (s.inpaint_masks > 0) text += fmt::format("inpaint_masks {};", s.inpaint_masks);
   for (const auto& [key, file] : s.images) text += fmt::format("{}={};", key, file.content_hash);
   if (s.mask)

@@ -1,0 +1,216 @@
+#include "config/script_arguments.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "config/scalar.h"
+#include "core/lower.h"
+
+namespace lh::kohya {
+
+using yaml::Kind;
+using yaml::Node;
+
+bool nothing(const Node& value, std::string_view harmless) {
+  if (value.kind != Kind::scalar) return value.items.empty() && value.entries.empty();
+  return value.text == harmless || value.text.empty() || value.text == "0" || value.text == "0.0" ||
+         yaml::flag_of(value) == false;
+}
+
+Node scalar(const Node& like, std::string text) {
+  return {.kind = Kind::scalar, .place = like.place, .text = std::move(text)};
+}
+
+void set(Node& mapping, std::string_view path, const Node& key, Node value) {
+  const size_t dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  const auto there = std::ranges::find_if(mapping.entries, [&](const auto& entry) { return entry.first.text == name; });
+  Node named = scalar(key, name);
+  if (dot == path.npos) {
+    if (there != mapping.entries.end()) mapping.entries.erase(there);
+    mapping.entries.emplace_back(std::move(named), std::move(value));
+    return;
+  }
+  const auto at = static_cast<size_t>(there - mapping.entries.begin());
+  if (at == mapping.entries.size())
+    mapping.entries.emplace_back(std::move(named), Node{.kind = Kind::map, .place = key.place});
+  Node& inner = mapping.entries[at].second;
+  set(inner, path.substr(dot + 1), key, std::move(value));
+}
+
+void set_missing(Node& dataset, std::string_view path, const std::string& text) {
+  if (dataset.find(path) == nullptr) set(dataset, path, scalar(dataset, ""), scalar(dataset, text));
+}
+
+namespace {
+
+// {"weight_decay=0.01", "betas=0.9,0.99", "decouple=True"} as (name, value).
+std::vector<std::pair<std::string, Node>> arguments(const Node& list, std::vector<yaml::Problem>& problems) {
+  std::vector<std::pair<std::string, Node>> all;
+  for (const Node& item : list.kind == Kind::list ? list.items : std::vector<Node>{list}) {
+    const size_t equals = item.text.find('=');
+    if (item.kind != Kind::scalar || equals == item.text.npos) {
+      problems.push_back({item.place, "expected \"name=value\", found " + yaml::describe(item)});
+      continue;
+    }
+    std::string text = item.text.substr(equals + 1);
+    std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == '[' || c == ']' || c == ' '; });
+    Node value = scalar(item, text == "True" ? "true" : text == "False" ? "false" : text);
+    if (text.find(',') != text.npos) {
+      value = {.kind = Kind::list, .place = item.place};
+      for (size_t at = 0; at < text.size();) {
+        const size_t comma = std::min(text.find(',', at), text.size());
+        if (comma > at) value.items.push_back(scalar(item, text.substr(at, comma - at)));
+        at = comma + 1;
+      }
+    }
+    all.emplace_back(item.text.substr(0, equals), std::move(value));
+  }
+  return all;
+}
+
+// The optimizer whose states the driver moves between device and host memory, page by page, without them.
+std::optional<std::string> paged(const std::string& optimizer) {
+  std::string name = lower(optimizer);
+  if (!name.starts_with("paged")) return std::nullopt;
+  name.erase(0, std::string_view("paged").size());
+  return name == "adamw32bit" ? "adamw" : name;
+}
+
+}  // namespace
+
+void ScriptReader::problem(const Node& at, std::string_view key, const std::string& text) {
+  to_.problems.push_back({at.place, fmt::format("{}: {}", key, text)});
+}
+
+bool ScriptReader::read(const Node& key, const Node& value, Node& into, std::string_view section) {
+  if (names_.has_no_effect(key.text)) return to_.ignored.push_back(key.text), true;
+  if (const Refused* const row = names_.refused(key.text)) {
+    if (!nothing(value, row->harmless)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
+    return true;
+  }
+  const std::string_view path = names_.ours(key.text);
+  if (path.empty() || path.starts_with("datasets[].") != !section.empty()) return false;
+  set(into, path.substr(section.size()), key, value);
+  return true;
+}
+
+void ScriptArguments::collect(const Node& file) {
+  for (const auto& [key, value] : file.entries) {
+    if (value.kind == Kind::map)
+      for (const auto& [inner, of_inner] : value.entries) given_.emplace(inner.text, std::pair(&inner, &of_inner));
+    else
+      given_.emplace(key.text, std::pair(&key, &value));
+  }
+}
+
+const Node* ScriptArguments::find(const std::string& name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? nullptr : found->second.second;
+}
+
+bool ScriptArguments::on(const std::string& name) const {
+  const Node* value = find(name);
+  return value != nullptr && yaml::flag_of(*value) == true;
+}
+
+void ScriptArguments::put(std::string_view path, const Node& key, Node value) {
+  set(to_.document, path, key, std::move(value));
+}
+
+void ScriptArguments::put(std::string_view path, const Node& key, const std::string& text) {
+  put(path, key, scalar(key, text));
+}
+
+bool ScriptArguments::schedule_is(std::string_view name) const {
+  const Node* value = find("lr_scheduler");
+  return value != nullptr && value->text == name;
+}
+
+bool ScriptArguments::read_shared(const Node& key, const Node& value) {
+  const std::string& name = key.text;
+  if (name == "fp8_base" || name == "fp8_scaled") {
+    if (on(name)) {
+      put("model.dtype", key, "float8_e4m3");
+      note(name +
+           ": weights of the layers that are adapted are kept in float8_e4m3 with a factor for "
+           "each row, which is nearer to the model than rounding without factors");
+    }
+  } else if (name == "blocks_to_swap") {
+    if (nothing(value, "")) return true;
+    put("memory.stream", key, value);
+    note(
+        fmt::format("blocks_to_swap: the weights of {} blocks are streamed from host memory, evenly spread over the "
+                    "step, or of more where memory would not do (memory.stream)",
+                    value.text));
+  } else if (name == "network_args") {
+    for (auto& [option, given] : arguments(value, to_.problems)) read_network_argument(key, option, std::move(given));
+  } else if (name == "optimizer_type") {
+    read_optimizer(key, value);
+  } else if (name == "optimizer_args") {
+    for (auto& [option, given] : arguments(value, to_.problems))
+      put("train.optimizer_params." + option, key, std::move(given));
+  } else if (name == "dataset_config") {
+    to_.dataset_config = value.text;
+  } else if (name == "save_last_n_steps") {
+    const Node* every = find("save_every_n_steps");
+    const auto last = yaml::integer_of(value), step = every == nullptr ? std::nullopt : yaml::integer_of(*every);
+    if (last && step && *step > 0)
+      put("save.max_step_saves_to_keep", key, fmt::format("{}", std::max<int64_t>(1, *last / *step + 1)));
+  } else if (name == "save_last_n_epochs") {  // counts saves, where that of steps counts steps
+    if (find("save_every_n_epochs") != nullptr) put("save.max_step_saves_to_keep", key, value);
+  } else {
+    return read_schedule(key, value);
+  }
+  return true;
+}
+
+bool ScriptArguments::read_schedule(const Node& key, const Node& value) {
+  const std::string& name = key.text;
+  if (name == "lr_warmup_steps") {
+    const auto number = yaml::number_of(value);
+    if (number && *number != 0)
+      put(fmt::format("train.lr_scheduler_params.warmup_{}", *number < 1 ? "ratio" : "steps"), key, value);
+  } else if (name == "lr_scheduler_num_cycles") {
+    if (schedule_is("cosine_with_restarts")) put("train.lr_scheduler_params.num_cycles", key, value);
+  } else if (name == "lr_scheduler_power") {
+    if (schedule_is("polynomial")) put("train.lr_scheduler_params.power", key, value);
+  } else if (name == "lr_scheduler_timescale") {
+    if (schedule_is("inverse_sqrt")) put("train.lr_scheduler_params.timescale", key, value);
+  } else if (name == "lr_scheduler_args") {
+    for (auto& [option, given] : arguments(value, to_.problems))
+      put("train.lr_scheduler_params." + option, key, std::move(given));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// "bitsandbytes.optim.PagedAdamW8bit": the module does not matter, the class is what is asked for.
+void ScriptArguments::read_optimizer(const Node& key, const Node& value) {
+  if (value.kind != Kind::scalar) return put("train.optimizer", key, value);
+  const std::string name = value.text.substr(value.text.rfind('.') + 1);
+  const std::optional<std::string> without = paged(name);
+  put("train.optimizer", key, scalar(value, without.value_or(name)));
+  if (without)
+    note(
+        fmt::format("optimizer_type {}: the states of {} go to host memory where memory is short "
+                    "(memory.optimizer_states)",
+                    value.text, *without));
+}
+
+void ScriptArguments::read_network_argument(const Node& key, const std::string& option, Node value) {
+  static const std::map<std::string, const char*> keys = {{"algo", "network.type"},
+                                                          {"conv_dim", "network.conv"},
+                                                          {"conv_alpha", "network.conv_alpha"},
+                                                          {"dropout", "network.dropout"},
+                                                          {"rank_dropout", "network.rank_dropout"},
+                                                          {"module_dropout", "network.module_dropout"},
+                                                          {"loraplus_lr_ratio", "train.loraplus_lr_ratio"},
+                                                          {"loraplus_unet_lr_ratio", "train.loraplus_lr_ratio"}};
+  const auto known = keys.find(option);
+  put(known == keys.end() ? "network.network_kwargs." + option : std::string(known->second), key, std::move(value));
+}
+
+}  // namespace lh::kohya
