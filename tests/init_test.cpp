@@ -4,10 +4,12 @@
 #include "cli/starting_point.h"
 #include "config/load.h"
 #include "config/print.h"
+#include "data/video.h"
 #include "support/image_files.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
+#include "support/video_files.h"
 
 namespace lh::test::init_test {
 namespace {
@@ -70,6 +72,32 @@ TEST(StartingPoint, LooksAtTheImages) {
   EXPECT_EQ(look.side, 173);  // of 300 x 100: the later of two in the middle
   dataset.folder_path = "/nowhere";
   EXPECT_THAT(error_of([&] { look_at_data(dataset); }), HasSubstr("there is no such folder"));
+}
+
+// A folder of videos alone: clips as long as the shortest one allows.
+TEST(StartingPoint, LooksAtVideos) {
+  if (!reads_videos()) GTEST_SKIP() << "no FFmpeg: " << why_no_videos();
+  const TempDir dir;
+  write_file(dir / "a.avi", avi(film(12)));
+  write_file(dir / "b.avi", avi(film(40)));
+  put(dir / "a.txt", "a film");
+  Config config;
+  config.datasets.emplace_back().folder_path = dir.path();
+  const DataLook look = look_at_data(config.datasets[0]);
+  EXPECT_EQ(look.images, 2);
+  EXPECT_EQ(look.captioned, 1);
+  EXPECT_EQ(look.frames, 12);
+  EXPECT_EQ(look.side, 55);  // 64 x 48
+  KeyComments comments;
+  begin_with(LoraPurpose::subject, look, config, comments);
+  EXPECT_EQ(config.datasets[0].num_frames, 9);
+  EXPECT_EQ(config.sample.num_frames, 9);
+  EXPECT_EQ(comments.at("datasets[].folder_path"), "2 videos; lora-host check looks at them");
+  config.datasets[0].num_frames = 5;  // the user's word
+  begin_with(LoraPurpose::subject, look, config, comments);
+  EXPECT_EQ(config.datasets[0].num_frames, 5);
+  write_png(dir / "c.png", test_picture(64, 64));
+  EXPECT_EQ(look_at_data({.folder_path = dir.path()}).frames, 0);
 }
 
 TEST(ToYaml, WithCommentsHasWhatDiffersAndWhatIsCommented) {

@@ -239,6 +239,15 @@ INSTANTIATE_TEST_SUITE_P(All, VideoModels,
                                          SmallModel{"ti2v_5b", write_small_ti2v}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST_F(VideoTraining, WhatDoesNotFitMayDoSoWithHalfTheFrames) {
+  SKIP_WITHOUT_VIDEOS();
+  write_job("clip", 1);
+  const HostResult refused = run_host({"train", "--config", (dir_ / "job.yaml").string(), "--num-frames", "9",
+                                       "--budget", "0.001", "--dry-run"});
+  EXPECT_EQ(refused.code, 4) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("datasets.num_frames: 5"));
+}
+
 TEST_F(VideoTraining, SampleWritesAnimations) {
   SKIP_WITHOUT_VIDEOS();
   write_job("clip", 1);

@@ -52,6 +52,8 @@ constexpr ConfigFlag init_flags_rows[] = {
     {"--device", "device", ""},
     {"--trigger", "trigger_word", ""},
     {"--name", "name", "Name of the run. [my_ and the name of the dataset's folder]"},
+    {"--num-frames", "datasets[].num_frames",
+     "Frames of a clip of each video, for models of videos. [33 where there are videos alone]"},
     {"--caption-ext", "datasets[].caption_ext", ""},
 };
 constexpr ConfigFlag data_flags_rows[] = {

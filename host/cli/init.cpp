@@ -77,7 +77,7 @@ void fill_in_memory(const Options& options, const DataLook& look, Config& config
   dataset.resolution.clear();
   for (const int64_t side : sides)
     if (side <= largest) dataset.resolution.push_back(side);
-  comments["datasets[].resolution"] = fmt::format("the images have about {0} x {0} pixels", look.side);
+  comments["datasets[].resolution"] = fmt::format("the {0}s have about {1} x {1} pixels", look.noun(), look.side);
   config.sample.width = config.sample.height = largest;
   comments["device"] = config.device == "cpu" ? "cuda for a GPU" : "cpu for a run without one";
 }

@@ -7,9 +7,12 @@
 
 #include "core/error.h"
 #include "data/caption_files.h"
+#include "data/clips.h"
 #include "data/further_images.h"
 #include "data/image.h"
+#include "data/image_formats.h"
 #include "data/image_list.h"
+#include "data/video.h"
 
 namespace lh {
 namespace {
@@ -54,6 +57,18 @@ constexpr int64_t usual_sides[] = {512, 768, 1024};
 
 const Row& row_of(LoraPurpose purpose) { return rows[static_cast<size_t>(purpose)]; }
 
+constexpr int64_t usual_frames = 33;
+
+bool has_videos_alone(const std::filesystem::path& folder) {
+  bool videos = false;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (is_image_name(entry->path())) return false;
+    videos |= is_video_name(entry->path());
+  }
+  return videos;
+}
+
 int64_t rounded(int64_t value, int64_t to) { return std::max(to, (value + to / 2) / to * to); }
 
 }  // namespace
@@ -64,7 +79,9 @@ std::optional<LoraPurpose> purpose_of(const std::string& word) {
   return std::nullopt;
 }
 
-DataLook look_at_data(const DatasetConfig& dataset) {
+DataLook look_at_data(DatasetConfig dataset) {
+  if (!has_videos(dataset) && has_videos_alone(dataset.folder_path)) dataset.num_frames = usual_frames;
+  const bool videos = has_videos(dataset);
   std::vector<std::string> problems;
   const ImageList list = list_images(dataset, problems);
   if (!problems.empty()) fail(Code::data, "{}", problems.front());
@@ -75,15 +92,16 @@ DataLook look_at_data(const DatasetConfig& dataset) {
     std::error_code error;
     look.captioned += std::filesystem::exists(caption_file(path, dataset), error);
     try {
-      const ImageSize size = image_size(path);
-      pixels.push_back(size.width * size.height);
+      const VideoInfo info = videos ? video_info(path) : VideoInfo{.size = image_size(path)};
+      pixels.push_back(info.size.width * info.size.height);
+      look.frames = look.frames == 0 ? info.frames : std::min(look.frames, info.frames);
     } catch (const Error&) {
       continue;  // `check` and the run say what is wrong with it
     }
   }
   if (pixels.empty())
-    fail(Code::data, "dataset {}: no image can be read: lora-host check {} says why", dataset.folder_path.string(),
-         dataset.folder_path.string());
+    fail(Code::data, "dataset {0}: no {1} can be read: lora-host check {0}{2} says why", dataset.folder_path.string(),
+         videos ? "video" : "image", videos ? fmt::format(" --num-frames {}", dataset.num_frames) : "");
   std::ranges::sort(pixels);
   const auto median = static_cast<double>(pixels[pixels.size() / 2]);
   look.side = static_cast<int64_t>(std::sqrt(median));
@@ -110,12 +128,20 @@ void begin_with(LoraPurpose purpose, const DataLook& look, Config& config, KeyCo
   if (config.trigger_word.empty()) config.trigger_word = row.trigger;
   comments["trigger_word"] = "replaces [trigger] in captions and prompts, and stands in front of captions without it";
   dataset.caption_dropout_rate = row.caption_dropout;
-  comments["datasets[].caption_dropout_rate"] = "so often an image is trained without its caption";
+  comments["datasets[].caption_dropout_rate"] = "so often one is trained without its caption";
   dataset.missing_captions = look.captioned < look.images ? "empty" : "error";
   if (look.captioned < look.images)
-    comments["datasets[].missing_captions"] = fmt::format("{} of {} images have no caption: theirs is the trigger word",
-                                                          look.images - look.captioned, look.images);
-  comments["datasets[].folder_path"] = fmt::format("{} images; lora-host check looks at them", look.images);
+    comments["datasets[].missing_captions"] = fmt::format("{} of {} {}s have no caption: theirs is the trigger word",
+                                                          look.images - look.captioned, look.images, look.noun());
+  comments["datasets[].folder_path"] = fmt::format("{} {}s; lora-host check looks at them", look.images, look.noun());
+  if (look.frames > 0) {
+    constexpr int64_t place = 4;  // frames that most models have as one
+    if (dataset.num_frames == 1) dataset.num_frames = frames_that_fit(std::min(usual_frames, look.frames), place);
+    comments["datasets[].num_frames"] =
+        fmt::format("spread over each video; the shortest one has {}", look.frames);
+    config.sample.num_frames = dataset.num_frames;
+    comments["sample.num_frames"] = "1 for still images";
+  }
   const int64_t wanted = std::clamp(row.steps_each * look.images, row.least_steps, row.most_steps);
   config.train.steps = rounded(wanted, 100);
   comments["train.steps"] =
@@ -141,6 +167,11 @@ void sample_from_first(const Recipe& recipe, Config& config, KeyComments& commen
     const std::vector<std::filesystem::path> files = files_beside(dataset, key, list.images, problems);
     if (!problems.empty()) fail(Code::data, "{}", problems.front());
     config.sample.images[key] = {{.text = files.front().string()}};
+  }
+  if (recipe.shown_first_frames()) {
+    config.sample.prompts.clear();
+    comments["sample.prompts"] = fmt::format("a sample begins with a picture: with images: {{{}: start.png}}",
+                                             *recipe.image_keys_of_samples().needed.begin());
   }
   if (!recipe.inpaints()) return;
   if (dataset.images.contains(inpaint_mask_key)) {

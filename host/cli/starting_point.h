@@ -12,12 +12,14 @@
 
 namespace lh {
 
-// What the images are like, as far as their headers say.
+// What the images are like, as far as their headers say; or the videos of a folder that has no images.
 struct DataLook {
   int64_t images = 0, captioned = 0;
-  int64_t side = 0;  // of the square with as many pixels as the median image
+  int64_t side = 0;    // of the square with as many pixels as the median image
+  int64_t frames = 0;  // of the shortest video; 0: they are images
+  const char* noun() const { return frames > 0 ? "video" : "image"; }
 };
-DataLook look_at_data(const DatasetConfig& dataset);
+DataLook look_at_data(DatasetConfig dataset);
 
 enum class LoraPurpose { subject, style, concept_ };
 std::optional<LoraPurpose> purpose_of(const std::string& word);

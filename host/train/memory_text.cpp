@@ -140,7 +140,8 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   if (config.train.batch_size > 1)
     lower("train.batch_size: 1", planner.otherwise(planner.shape(), 1).at(least.choice).memory.total());
   // Half the side, as far as the model's step goes.
-  const int64_t unit = model.recipe().latents.pixel_step();
+  const LatentSpec& latents = model.recipe().latents;
+  const int64_t unit = latents.pixel_step();
   StepShape half = planner.shape();
   half.bucket.width = std::max(unit, half.bucket.width / 2 / unit * unit);
   half.bucket.height = std::max(unit, half.bucket.height / 2 / unit * unit);
@@ -148,6 +149,12 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
     lower(
         fmt::format("datasets.resolution, half of what it is ({} x {} pixels)", half.bucket.width, half.bucket.height),
         planner.otherwise(half, config.train.batch_size).at(least.choice).memory.total());
+  // Half the frames, as far as they fill the model's latents and are still a clip.
+  StepShape brief = planner.shape();
+  brief.bucket.frames = latents.frames(latents.times((brief.bucket.frames + 1) / 2));
+  if (brief.bucket.frames > 1 && brief.bucket.frames < planner.shape().bucket.frames)
+    lower(fmt::format("datasets.num_frames: {}", brief.bucket.frames),
+          planner.otherwise(brief, config.train.batch_size).at(least.choice).memory.total());
   if (config.network.linear > 1)
     levers.push_back({fmt::format("network.linear: {}", config.network.linear / 2), m.adapters / 2});
   if (config.train.train_text_encoder) {
