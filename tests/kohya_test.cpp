@@ -347,6 +347,12 @@ TEST_F(Kohya, NumbersOfLawsThatAreNotUsedArePassedOver) {
   }
 }
 
+// What is drawn is a place in a schedule that begins with noise.
+TEST_F(Kohya, AMeanAboveZeroHasLessNoise) {
+  Config config = read("timestep_sampling = 'sigma'\nweighting_scheme = 'logit_normal'\nlogit_mean = 0.5\n");
+  EXPECT_EQ(value_of(config, "train.logit_mean"), "-0.5");
+}
+
 // Their script for Lumina 2 draws by `shift`, 6 unless another one is said, whatever density is named.
 TEST_F(Kohya, LevelsOfFilesWithGemma2) {
   struct Row {

@@ -196,9 +196,12 @@ image_directory = "FOLDER/photos"
 control_directory = "FOLDER/photos"
 caption_extension = ".txt"
 resolution = 64
+[[datasets]]
+image_jsonl_file = "FOLDER/edits.jsonl"
+resolution = [64, 64]
 )",
                         "tests/data/qwen_small",
-                        {"bucket   64 x 64: 2 per epoch"}};
+                        {"bucket   64 x 64: 3 per epoch"}};
 
 class MusubiJobs : public testing::TestWithParam<Job> {};
 
@@ -225,6 +228,9 @@ TEST_P(MusubiJobs, AreTrained) {
   put(dir / "prompts.txt", "# one a line\na dog --w 64 --h 64 --f 5 --d 3 --l 2 --s 2 --g 1 --fs 3 --n bad\n");
   put(dir / "list.jsonl", placed("{\"image_path\": \"FOLDER/photos/a.png\", \"caption\": \"one\"}\n"
                                  "{\"image_path\": \"FOLDER/photos/b.png\", \"caption\": \"two\"}\n"));
+  put(dir / "edits.jsonl",
+      placed("{\"image_path\": \"FOLDER/photos/a.png\", \"control_path\": \"FOLDER/photos/b.png\", "
+             "\"caption\": \"one\"}\n"));
   put(dir / "films.jsonl", placed("{\"video_path\": \"FOLDER/films/a.avi\", \"caption\": \"one\"}\n"
                                   "{\"video_path\": \"FOLDER/films/b.avi\", \"caption\": \"two\"}\n"));
   put(dir / "x.toml", placed(std::string(job.training) + inert));

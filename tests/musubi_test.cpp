@@ -363,6 +363,17 @@ resolution = [512, 768]
   EXPECT_THAT(config.notes, Contains(HasSubstr("keep their own size")));
 }
 
+TEST_F(Musubi, ControlImagesOfAList) {
+  test::put(dir_ / "l.jsonl",
+            "{\"image_path\": \"a.png\", \"control_path_0\": \"b.png\", \"control_path_1\": \"c.png\", \"caption\": "
+            "\"c\"}\n");
+  const std::string list = (dir_ / "l.jsonl").string();
+  const Config config = read("", "[[datasets]]\nenable_bucket = true\nimage_jsonl_file = '" + list + "'\n");
+  ASSERT_EQ(config.datasets[0].images.size(), 2u);
+  for (const char* key : {"control", "control_2"}) EXPECT_EQ(config.datasets[0].images.at(key)[0].text, list);
+  EXPECT_THAT(error_of("", "[[datasets]]\nvideo_jsonl_file = '" + list + "'\n"), HasSubstr("control videos"));
+}
+
 TEST_F(Musubi, ClipsOfVideos) {
   // One dataset for each number of frames; what is not said is the first frame.
   expect_clips("video_directory = 'v'\n", {{{"num_frames", "1"},
@@ -449,10 +460,10 @@ TEST_F(Musubi, MistakesOfDatasetsAreNamedWithTheirPlaces) {
            {videos + "source_fps = 12.0\n", "y.toml:4:1: source_fps: expected a number of at least 16"},
        })
     EXPECT_THAT(error_of("", text), HasSubstr(what)) << text;
-  test::put(dir_ / "l.jsonl", "{\"image_path\": \"a.png\", \"control_path\": \"b.png\", \"caption\": \"c\"}\n");
+  test::put(dir_ / "l.jsonl", "{\"image_path_0\": \"a.png\", \"image_path_1\": \"b.png\", \"caption\": \"c\"}\n");
   EXPECT_THAT(
       error_of("", "[[datasets]]\nenable_bucket = true\nimage_jsonl_file = '" + (dir_ / "l.jsonl").string() + "'\n"),
-      HasSubstr("y.toml:3:1: image_jsonl_file: its lines have control_path, which is not supported"));
+      HasSubstr("y.toml:3:1: image_jsonl_file: its lines have image_path_1: Qwen-Image-Layered"));
   // Both files in one report.
   EXPECT_EQ(error_of("dit = 'm'\nlearning_rate = 0\n", images + "multiple_target = true\n"),
             "x.toml:2:17: train.lr: must be more than 0 and at most 100, found 0\n"

@@ -272,6 +272,10 @@ class Training : ScriptArguments {
     };
     keep("weighting_scheme", !density || law == "sigma");
     for (const char* name : {"logit_mean", "logit_std"}) keep(name, scheme == "logit_normal" && law == "sigma");
+    // Of the place in a schedule that begins with noise.
+    if (const Node* mean = find("logit_mean"); mean != nullptr && scheme == "logit_normal" && law == "sigma")
+      if (const auto number = yaml::number_of(*mean))
+        put("train.logit_mean", *given_.at("logit_mean").first, fmt::format("{}", -*number));
     keep("mode_scale", scheme == "mode" && law == "sigma");
     keep("sigmoid_scale", law == "sigmoid" || law == "shift" || law == "flux_shift");
     if (sampling == nullptr && !told) {

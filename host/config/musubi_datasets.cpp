@@ -197,7 +197,7 @@ class Datasets {
       if (const auto [key, value] = find(name); value != nullptr) {
         // Paths in it are those of the working directory, as the paths of the files themselves.
         if (into.find("folder_path") == nullptr) set(into, "folder_path", *key, scalar(*value, "."));
-        look_into(*key, value->text);
+        look_into(*key, *value, into);
       }
     for (const char* name : {"image_directory", "video_directory"})
       if (find(name).second != nullptr && find("caption_extension").second == nullptr)
@@ -205,17 +205,21 @@ class Datasets {
   }
 
   // Lines of more than an image and its caption.
-  void look_into(const Node& key, const std::string& file) {
-    std::ifstream in(file);
+  void look_into(const Node& key, const Node& value, Node& into) {
+    std::ifstream in(value.text);
+    size_t most = 0;
     for (std::string line; std::getline(in, line);) {
-      const bool control = line.find("\"control_path") != line.npos;
-      if (!control && line.find("\"image_path_1\"") == line.npos) continue;
-      return reader_.problem(
-          key, key.text,
-          control ? "its lines have control_path, which is not supported: name folders by image_directory and "
-                    "control_directory"
-                  : "its lines have image_path_1: Qwen-Image-Layered is not trained here");
+      if (line.find("\"image_path_1\"") != line.npos)
+        return reader_.problem(key, key.text, "its lines have image_path_1: Qwen-Image-Layered is not trained here");
+      size_t controls = 0;
+      for (size_t at = 0; (at = line.find("\"control_path", at)) != line.npos; ++at) ++controls;
+      most = std::max(most, controls);
     }
+    if (most > 0 && key.text == "video_jsonl_file")
+      return reader_.problem(key, key.text,
+                             "its lines have control_path: videos are not trained with control videos here");
+    for (size_t i = 0; i < most; ++i)
+      set(into, i == 0 ? "images.control" : fmt::format("images.control_{}", i + 1), key, value);
   }
 
   void read_clips(Node clip) {

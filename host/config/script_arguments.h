@@ -2,7 +2,6 @@
 // arguments have the same names for what is the same.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>

@@ -189,6 +189,30 @@ Texts texts_of(const fs::path& image, const DatasetConfig& dataset, const std::m
   return fs::exists(file, error) ? read_texts(file, dataset) : Texts();
 }
 
+std::map<fs::path, fs::path> read_control_paths(const DatasetConfig& dataset, const fs::path& list, int64_t number,
+                                                std::vector<std::string>& problems) {
+  std::map<fs::path, fs::path> found;
+  try {
+    std::istringstream stream(read_text(list, max_metadata_bytes));
+    for (std::string line; std::getline(stream, line);) {
+      const json entry = json::parse(line, nullptr, false);  // what is wrong with it is said where captions are read
+      if (!entry.is_object()) continue;
+      const json image = member(entry, {"image_path", "file_name", "image"});
+      for (const auto& [name, value] : entry.items()) {
+        constexpr std::string_view first = "control_path";
+        if (!name.starts_with(first) || !value.is_string() || !image.is_string()) continue;
+        // control_path, control_path_0 and control_path_0000 are one.
+        const std::string digits = name.size() > first.size() + 1 ? name.substr(first.size() + 1) : "0";
+        if (digits.find_first_not_of("0123456789") == digits.npos && digits.size() < 9 && std::stoll(digits) == number)
+          found[image_file(dataset.folder_path, image)] = image_file(dataset.folder_path, value);
+      }
+    }
+  } catch (const Error& error) {
+    problems.push_back(error.what());
+  }
+  return found;
+}
+
 std::map<fs::path, Texts> read_metadata(const DatasetConfig& dataset, std::vector<std::string>& problems) {
   return Metadata(dataset, problems).read();
 }

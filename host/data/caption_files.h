@@ -22,6 +22,13 @@ std::filesystem::path caption_file(const std::filesystem::path& image, const Dat
 std::vector<std::string> texts_of(const std::filesystem::path& image, const DatasetConfig& dataset,
                                   const std::map<std::filesystem::path, std::vector<std::string>>& metadata);
 
+// The further image of each image in a JSONL file: control_path, control_path_0, control_path_1 by number. Empty where
+// the file that it names is not there.
+std::map<std::filesystem::path, std::filesystem::path> read_control_paths(const DatasetConfig& dataset,
+                                                                          const std::filesystem::path& list,
+                                                                          int64_t number,
+                                                                          std::vector<std::string>& problems);
+
 // datasets[].metadata_file: texts by image file. Paths in it are those in folder_path, or whole; an extension may be
 // missing. What cannot be read goes into `problems`.
 std::map<std::filesystem::path, std::vector<std::string>> read_metadata(const DatasetConfig& dataset,

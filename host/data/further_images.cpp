@@ -7,6 +7,7 @@
 
 #include "config/nearest.h"
 #include "config/value.h"
+#include "data/caption_files.h"
 #include "data/image_formats.h"
 
 namespace lh {
@@ -67,6 +68,22 @@ std::vector<fs::path> files_beside(const DatasetConfig& config, const std::strin
   const fs::path folder = schema::expand_home(given.text);
   std::map<std::string, std::vector<fs::path>> by_stem;
   std::error_code error;
+  if (folder.extension() == ".jsonl") {
+    const size_t digit = key.find_last_of('_');
+    const int64_t number = digit == key.npos ? 0 : key[digit + 1] - '1';  // control, control_2
+    std::map<fs::path, fs::path> listed = read_control_paths(config, folder, number, problems);
+    std::vector<fs::path> files;
+    std::vector<std::string> none;
+    for (const fs::path& image : images) {
+      files.push_back(listed[image]);
+      if (files.back().empty()) none.push_back(image.filename().string());
+    }
+    if (!none.empty())
+      problems.push_back(fmt::format("{}images.{}: {} of {} images have no control_path in {} that is there: {}",
+                                     given.place(), key, none.size(), images.size(), folder.string(),
+                                     some_names(none)));
+    return files;
+  }
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (is_image_name(entry->path())) by_stem[entry->path().stem().string()].push_back(entry->path());
   if (error) {
