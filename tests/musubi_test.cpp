@@ -314,6 +314,34 @@ TEST_F(Musubi, ExpertsOfWanAreToldByTheirLevels) {
               HasSubstr("x.toml:5:1: dit_high_noise: not supported: a run trains one expert of Wan 2.2"));
 }
 
+// Its experts part at another level, and samples begin with a picture.
+TEST_F(Musubi, ImageToVideo) {
+  test::put(dir_ / "prompts.txt", "a film --f 25 --i start.png\n");
+  const std::string task = "dit = 'm'\nnetwork_module = 'networks.lora_wan'\ntask = 'i2v-A14B'\n";
+  const std::string law = task + "timestep_sampling = 'shift'\n";
+  expect(law + "min_timestep = 900\n", {{"given.variant", "wan2.2-high-noise"}});
+  expect(law + "max_timestep = 900\n", {{"given.variant", "wan2.2-low-noise"}});
+  EXPECT_THAT(read(law + "min_timestep = 875\n").notes,
+              Contains(HasSubstr("min_timestep = 900 or max_timestep = 900")));
+  const Config config = read(law + "sample_prompts = '" + (dir_ / "prompts.txt").string() + "'\n");
+  EXPECT_EQ(config.sample.prompts.at(0).images.at("control").text, "start.png");
+}
+
+// Videos of it have other frames a second.
+TEST_F(Musubi, HunyuanVideo15) {
+  const std::string training =
+      "dit = 'm'\nnetwork_module = 'networks.lora_hv_1_5'\ntask = 't2v'\ntext_encoder = 'q'\nbyt5 = 'b'\n"
+      "vae_sample_size = 128\n";
+  expect(training, {{"plugin", "\"hunyuan_video\""}, {"given.qwen2_5_vl_path", "q"}, {"given.byt5_path", "b"}});
+  Config config = read(training,
+                       "[[datasets]]\nvideo_directory = 'v'\ncaption_extension = '.txt'\ntarget_frames = [25]\n"
+                       "source_fps = 30.0\n");
+  EXPECT_EQ(value_of(config, "datasets[].fps"), "24");
+  EXPECT_THAT(
+      error_of(training, "[[datasets]]\nvideo_directory = 'v'\ncaption_extension = '.txt'\nsource_fps = 16.0\n"),
+      HasSubstr("expected a number of at least 24"));
+}
+
 TEST_F(Musubi, Datasets) {
   Config config = read("", R"(
 [general]
@@ -411,9 +439,9 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
        Rows{{"learning_rate = 'fast'\n", "x.toml:3:17: train.lr: expected a number, found the text \"fast\""},
             {"clip_l = 'c'\n", "x.toml:3:1: clip_l: unknown key"},  // of sd-scripts alone
             {"num_timestep_buckets = 5\n", "x.toml:3:1: num_timestep_buckets: not supported: each noise level"},
-            {"task = 'i2v-14B'\n", "x.toml:3:1: task: image-to-video is not trained here"},
+            {"task = 'i2v-14B'\n", "x.toml:3:1: task: of image-to-video i2v-A14B alone is trained here"},
             {"task = 't2v-14B-FC'\n", "x.toml:3:1: task: Fun Control is not trained here"},
-            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B or t2v-A14B, found x"},
+            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B or i2v-A14B, found x"},
             {"model_version = 'dev'\n", "x.toml:3:1: model_version: is of Qwen-Image and Flux.2: remove it"},
             {"text_encoder = 'e'\n", "networks.lora_wan has no such argument there: it has t5"},
             {"lr_scheduler = 'rex'\n", "x.toml:3:1: lr_scheduler: rex is not supported"},
@@ -424,9 +452,9 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
             {"optimizer_args = ['weight_decay']\n", "expected \"name=value\""},
             {"sample_prompts = 'p.json'\n", "expected a .txt file"}})
     EXPECT_THAT(error_of(model + text), HasSubstr(what)) << text;
-  for (const auto& [module, what] : Rows{{"lora", "no plugin trains HunyuanVideo, which networks.lora is of"},
+  for (const auto& [module, what] : Rows{{"lora", "no plugin trains the first HunyuanVideo, which networks.lora is of"},
                                          {"lora_framepack", "no plugin trains FramePack"},
-                                         {"lora_hv_1_5", "HunyuanVideo 1.5"},
+                                         {"lora_hv_1_5'\ntask = 'i2v", "which sees its picture by SigLIP"},
                                          {"oft", "networks.oft is not known: networks.lora_wan, "}})
     EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks." + module + "'\n"), HasSubstr(what));
   EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks.lora_qwen_image'\nmodel_version = 'layered'\n"),

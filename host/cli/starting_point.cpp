@@ -137,8 +137,7 @@ void begin_with(LoraPurpose purpose, const DataLook& look, Config& config, KeyCo
   if (look.frames > 0) {
     constexpr int64_t place = 4;  // frames that most models have as one
     if (dataset.num_frames == 1) dataset.num_frames = frames_that_fit(std::min(usual_frames, look.frames), place);
-    comments["datasets[].num_frames"] =
-        fmt::format("spread over each video; the shortest one has {}", look.frames);
+    comments["datasets[].num_frames"] = fmt::format("spread over each video; the shortest one has {}", look.frames);
     config.sample.num_frames = dataset.num_frames;
     comments["sample.num_frames"] = "1 for still images";
   }

@@ -123,7 +123,7 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
   try {
     if (!of_datasets.empty()) {
       const auto translate = [&](const Node& tree) {
-        return musubi::is_datasets(tree) ? std::pair(musubi::datasets(tree), &musubi_tuner)
+        return musubi::is_datasets(tree) ? std::pair(musubi::datasets(tree, training.document), &musubi_tuner)
                                          : std::pair(kohya::datasets(tree, training.arguments), &sd_scripts);
       };
       const Config data = read_toml(of_datasets, translate, {.model = false, .datasets = needs.datasets}).config;

@@ -25,8 +25,9 @@ using yaml::Node;
 constexpr kohya::Names argument_names = {
     .ours = ours, .has_no_effect = has_no_effect, .refused = refused, .unknown = unknown};
 
-constexpr double levels = 1000;         // that min_timestep and max_timestep count
-constexpr double wan_boundary = 0.875;  // between the experts of Wan 2.2 A14B text-to-video
+constexpr double levels = 1000;  // that min_timestep and max_timestep count
+// Between the experts of Wan 2.2 A14B.
+constexpr double text_to_video_boundary = 0.875, image_to_video_boundary = 0.9;
 
 bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::ranges::find(words, word) != words.end();
@@ -78,8 +79,9 @@ class Training : kohya::ScriptArguments {
     settle_modules();
     settle_noise_levels();
     if (const bool guided = model_ != nullptr && model_->guidance_in_model; find("sample_prompts") != nullptr)
-      to_.prompt = [guided](const std::string& line, yaml::Place place, Translated& made) {
-        return prompt(line, guided, place, made);
+      to_.prompt = [guided, shown = shown_first_frames()](const std::string& line, yaml::Place place,
+                                                          Translated& made) {
+        return prompt(line, guided, shown, place, made);
       };
     return std::move(to_);
   }
@@ -104,6 +106,7 @@ class Training : kohya::ScriptArguments {
     const auto told = [&](std::initializer_list<const char*> keys) {
       return std::ranges::any_of(keys, [&](const char* key) { return find(key) != nullptr; });
     };
+    if (plugin.empty() && told({"byt5"})) plugin = "hunyuan_video";
     if (plugin.empty() && told({"t5", "task", "dit_high_noise", "fp8_t5"}) && !told({"text_encoder1"})) plugin = "wan";
     if (plugin.empty() && told({"fp8_vl", "edit", "edit_plus"})) plugin = "qwen_image";
     if (plugin.empty() && (version == "original" || version.starts_with("edit"))) plugin = "qwen_image";
@@ -119,6 +122,7 @@ class Training : kohya::ScriptArguments {
     if (!model_->variant.empty()) put("model.variant", key, std::string(model_->variant));
   }
 
+  bool shown_first_frames() const { return text_of("task") == "i2v-A14B"; }
   bool is(std::string_view plugin) const { return model_ != nullptr && model_->plugin == plugin; }
 
   void read_text_encoder(const Node& key, const Node& value) {
@@ -156,12 +160,20 @@ class Training : kohya::ScriptArguments {
 
   void read_task(const Node& key, const Node& value) {
     const std::string& task = value.text;
-    if (one_of(task, {"t2v-14B", "t2v-1.3B", "t2i-14B", "t2v-A14B"})) return;
     const bool shown = task.starts_with("i2v") || task.starts_with("flf2v") || task.starts_with("ti2v");
+    if (is("hunyuan_video")) {
+      if (task != "t2v")
+        reader_.problem(key, key.text,
+                        shown ? "image-to-video, which sees its picture by SigLIP, is not trained here: t2v is"
+                              : "must be t2v, found " + task);
+      return;
+    }
+    if (one_of(task, {"t2v-14B", "t2v-1.3B", "t2i-14B", "t2v-A14B", "i2v-A14B"})) return;
     reader_.problem(key, key.text,
-                    shown                   ? "image-to-video is not trained here: text-to-video is, such as t2v-14B"
-                    : task.ends_with("-FC") ? "Fun Control is not trained here: text-to-video is, such as t2v-14B"
-                                            : "must be t2v-14B, t2v-1.3B, t2i-14B or t2v-A14B, found " + task);
+                    shown ? "of image-to-video i2v-A14B alone is trained here, which sees its picture by no CLIP"
+                    : task.ends_with("-FC")
+                        ? "Fun Control is not trained here: text-to-video is, such as t2v-14B"
+                        : "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B or i2v-A14B, found " + task);
   }
 
   // ---- key by key
@@ -189,7 +201,8 @@ class Training : kohya::ScriptArguments {
       if (!value.text.empty())
         reader_.problem(key, name,
                         "not supported: a run trains one expert of Wan 2.2, there both take turns. Make two runs: one "
-                        "with dit and max_timestep = 875, and one with this file as dit and min_timestep = 875");
+                        "with dit and max_timestep = 875, and one with this file as dit and min_timestep = 875 (900 "
+                        "of image-to-video)");
     } else if (name == "mixed_precision") {
       if (value.text == "no")
         note("mixed_precision no: the model is run in bf16, as it is there");
@@ -380,19 +393,29 @@ class Training : kohya::ScriptArguments {
                         "there: noise levels from {:.6g} to {:.6g} are trained",
                         low, high));
     }
-    if (text_of("task") != "t2v-A14B") return;
-    if (low >= wan_boundary || high <= wan_boundary)
-      put("model.variant", key_of("task"), low >= wan_boundary ? "wan2.2-high-noise" : "wan2.2-low-noise");
+    const std::string task = text_of("task");
+    if (task != "t2v-A14B" && !shown_first_frames()) return;
+    const double boundary = shown_first_frames() ? image_to_video_boundary : text_to_video_boundary;
+    const double timestep = boundary * levels;
+    if (low >= boundary || high <= boundary)
+      put("model.variant", key_of("task"), low >= boundary ? "wan2.2-high-noise" : "wan2.2-low-noise");
+    else if (shown_first_frames())
+      note(
+          fmt::format("task {0}: dit may be either expert: min_timestep = {1} or max_timestep = {1}, or --variant, "
+                      "say which it is",
+                      task, timestep));
     else
       note(
-          "task t2v-A14B: dit may be either expert. It is trained on all levels that the file says and sampled as Wan "
-          "2.1; min_timestep = 875 or max_timestep = 875, or --variant, say which it is");
+          fmt::format("task {0}: dit may be either expert. It is trained on all levels that the file says and sampled "
+                      "as Wan 2.1; min_timestep = {1} or max_timestep = {1}, or --variant, say which it is",
+                      task, timestep));
   }
 
   // ---- samples
 
   // Flags as ours; a flag begins behind " --".
-  static std::string prompt(const std::string& line, bool guidance_in_model, yaml::Place place, Translated& made) {
+  static std::string prompt(const std::string& line, bool guidance_in_model, bool shown_first_frames, yaml::Place place,
+                            Translated& made) {
     const auto say_once = [&](const std::string& text) {
       if (std::ranges::find(made.notes, text) == made.notes.end()) made.notes.push_back(text);
     };
@@ -411,7 +434,9 @@ class Training : kohya::ScriptArguments {
       }
       if (name == "g") ours = "l";
       if (name == "ci") ours = ++controls == 1 ? "ctrl_img" : fmt::format("ctrl_img_{}", controls);
-      if (one_of(name, {"i", "ei", "cn", "of"})) {
+      if (name == "i" && shown_first_frames)
+        ours = "ctrl_img";
+      else if (one_of(name, {"i", "ei", "cn", "of"})) {
         made.problems.push_back({place, fmt::format("sample_prompts: --{}: not supported: text-to-video and images are "
                                                     "sampled here",
                                                     name)});

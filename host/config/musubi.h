@@ -12,7 +12,8 @@ bool is_training(const yaml::Node& file);
 bool is_datasets(const yaml::Node& file);
 
 kohya::Translated training(const yaml::Node& file);
-kohya::Translated datasets(const yaml::Node& file);
+// training: what became of the training arguments, in our keys.
+kohya::Translated datasets(const yaml::Node& file, const yaml::Node& training);
 // What a run has where its files say nothing.
 Config defaults();
 

@@ -25,11 +25,19 @@ using yaml::Node;
 constexpr kohya::Names dataset_names = {
     .ours = ours, .has_no_effect = has_no_effect, .refused = refused, .unknown = unknown_of_datasets};
 
-constexpr int64_t places = 4;     // frames behind the first that are one place of the latents, of all their models
-constexpr double model_fps = 16;  // of Wan, of which videos are trained
+constexpr int64_t places = 4;  // frames behind the first that are one place of the latents, of all their models
+
+double fps_of(const Node& training) {
+  const Node* plugin = training.find("plugin");
+  const auto found = std::ranges::find_if(
+      models(), [&](const Model& model) { return plugin != nullptr && model.plugin == plugin->text; });
+  return found == models().end() ? Model{}.fps : found->fps;
+}
 
 class Datasets {
  public:
+  explicit Datasets(double model_fps) : model_fps_(model_fps) {}
+
   Translated read(const Node& file) {
     const Node *general = file.find("general"), *datasets = file.find("datasets");
     for (const auto& [key, value] : file.entries)
@@ -266,17 +274,18 @@ class Datasets {
     const auto [key, value] = find("source_fps");
     if (value == nullptr) return;
     const auto fps = yaml::number_of(*value);
-    if (!fps || *fps < model_fps)
+    if (!fps || *fps < model_fps_)
       return wrong("source_fps", fmt::format("expected a number of at least {}, the model's frames a second, found {}",
-                                             model_fps, yaml::describe(*value)));
+                                             model_fps_, yaml::describe(*value)));
     set(clip, "source_fps", *key, *value);
-    set(clip, "fps", *key, scalar(*value, fmt::format("{}", model_fps)));
+    set(clip, "fps", *key, scalar(*value, fmt::format("{}", model_fps_)));
   }
 
   void say_once(const std::string& text) {
     if (std::ranges::find(to_.notes, text) == to_.notes.end()) to_.notes.push_back(text);
   }
 
+  double model_fps_;  // of which videos are trained
   Translated to_;
   kohya::ScriptReader reader_{dataset_names, to_};
   const Node *general_ = nullptr, *dataset_ = nullptr;
@@ -286,6 +295,6 @@ class Datasets {
 
 }  // namespace
 
-Translated datasets(const Node& file) { return Datasets().read(file); }
+Translated datasets(const Node& file, const Node& training) { return Datasets(fps_of(training)).read(file); }
 
 }  // namespace lh::musubi

@@ -27,11 +27,11 @@ constexpr Same same[] = {
 
 // Arguments of sd-scripts that mean the same: another name, no effect, or not supported.
 constexpr std::string_view shared[] = {
-    "vae", "output_dir", "output_name", "network_dim", "network_dropout", "network_weights", "scale_weight_norms",
-    "learning_rate", "lr_scheduler", "max_train_steps", "max_train_epochs", "save_every_n_epochs", "save_every_n_steps",
-    "save_precision", "sample_every_n_epochs", "sample_every_n_steps", "sample_at_first", "sample_prompts",
-    "gradient_accumulation_steps", "gradient_checkpointing", "max_grad_norm", "seed", "weighting_scheme",
-    "caption_extension", "num_repeats",
+    "vae", "byt5", "output_dir", "output_name", "network_dim", "network_dropout", "network_weights",
+    "scale_weight_norms", "learning_rate", "lr_scheduler", "max_train_steps", "max_train_epochs", "save_every_n_epochs",
+    "save_every_n_steps", "save_precision", "sample_every_n_epochs", "sample_every_n_steps", "sample_at_first",
+    "sample_prompts", "gradient_accumulation_steps", "gradient_checkpointing", "max_grad_norm", "seed",
+    "weighting_scheme", "caption_extension", "num_repeats",
     // without effect
     "lr_decay_steps", "sdpa", "xformers", "split_attn", "vae_chunk_size", "max_data_loader_n_workers",
     "persistent_data_loader_workers", "dynamo_backend", "ddp_timeout", "ddp_gradient_as_bucket_view",
@@ -51,7 +51,8 @@ constexpr std::string_view inert[] = {
     "dynamo_fullgraph", "dynamo_dynamic", "gradient_checkpointing_cpu_offload", "use_pinned_memory_for_block_swap",
     "block_swap_h2d_only", "block_swap_ring_size", "img_in_txt_in_offloading", "disable_numpy_memmap",
     "guidance_scale",  // of HunyuanVideo; others are trained with 1
-    "metadata_reso", "metadata_arch", "vae_dtype", "vae_cache_cpu", "vae_tiling", "vae_spatial_tile_sample_min_size",
+    "metadata_reso", "metadata_arch", "vae_dtype", "vae_cache_cpu", "vae_tiling", "vae_sample_size",
+    "vae_enable_patch_conv", "vae_spatial_tile_sample_min_size",
     "clip",  // of image-to-video
     "force_v2_1_time_embedding", "offload_inactive_dit",
     "timestep_boundary",  // where there are two
@@ -189,6 +190,7 @@ bool may_be_general(std::string_view name) { return has(general, name); }
 const std::vector<Model>& models() {
   static const std::vector<Model> all = {
       {.plugin = "wan", .module = "networks.lora_wan"},
+      {.plugin = "hunyuan_video", .module = "networks.lora_hv_1_5", .text_encoder = "model.qwen2_5_vl_path", .fps = 24},
       {.plugin = "qwen_image",
        .module = "networks.lora_qwen_image",
        .text_encoder = "model.qwen2_5_vl_path",
@@ -225,8 +227,7 @@ const std::vector<Model>& models() {
 std::string_view model_without_plugin(std::string_view module) {
   constexpr struct {
     std::string_view module, model;
-  } rows[] = {{"networks.lora", "HunyuanVideo"},
-              {"networks.lora_hv_1_5", "HunyuanVideo 1.5"},
+  } rows[] = {{"networks.lora", "the first HunyuanVideo"},
               {"networks.lora_framepack", "FramePack"},
               {"networks.lora_kandinsky", "Kandinsky 5"},
               {"networks.lora_hidream_o1", "HiDream-O1"}};

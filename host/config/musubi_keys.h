@@ -27,6 +27,7 @@ struct Model {
   std::string_view variant = {};   // the only one that there is
   std::string_view by_size = {};   // timestep_sampling that the plugin's flux_shift is
   bool guidance_in_model = false;  // --g of a prompt is its guidance, else --l is
+  double fps = 16;                 // of models of videos
 };
 const std::vector<Model>& models();
 // What there is no plugin for, by network_module; empty: not known.
