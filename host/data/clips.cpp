@@ -24,8 +24,9 @@ int64_t frames_needed(const ImageFile& file, const ClipSpec& clip) {
 // one frame. musubi-tuner adds up the fraction, and so does this, that the same frames are kept where it is rounded.
 std::vector<int64_t> kept_frames(int64_t frames, double source, double fps) {
   std::vector<int64_t> kept;
+  const double step = source > 0 ? fps / source : 1;
   double at = 0, before = -1;
-  for (int64_t i = 0; i<frames; ++i, at += source> 0 ? fps / source : 1) {
+  for (int64_t i = 0; i < frames; ++i, at += step) {
     if (std::floor(at) == before) continue;
     before = std::floor(at);
     kept.push_back(i);
