@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -378,62 +377,10 @@ void set_apart(const ValidationSplit& split, Dataset& dataset, std::vector<std::
   dataset.samples = std::move(rest);
 }
 
-void require_unchanged(const ImageFile& file, const std::string& content_hash) {
-  if (content_hash != file.content_hash)
-    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", file.path.string());
-}
-
-std::vector<std::byte> read_unchanged(const ImageFile& file) {
-  std::vector<std::byte> bytes = read_image_file(file.path);
-  require_unchanged(file, sha256_hex(std::span(bytes)));
-  return bytes;
-}
-
-// Videos may be larger than memory.
-std::string hash_of_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  Sha256 hash;
-  std::vector<char> piece(1 << 20);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0)
-    hash.update(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
-  if (!in.eof()) fail(Code::data, "video {}: the file cannot be read", path.string());
-  return hash.hex();
-}
-
-Image cut_of(const Image& whole, const ImageCut& cut) {
-  Image image = resize_and_crop(whole, cut.bucket.width, cut.bucket.height, cut.augment.at);
-  recolour(image, cut.augment.hue, cut.augment.gamma);
-  return image;
-}
-
 }  // namespace
 
 bool same_shape(const ImageSize& a, const ImageSize& b) {
   return std::abs(a.width * b.height - a.height * b.width) <= std::max({a.width, a.height, b.width, b.height});
-}
-
-ImageFile open_image(const fs::path& path) {
-  const std::vector<std::byte> bytes = read_image_file(path);
-  decode_image(bytes, path);
-  return {path, sha256_hex(std::span(bytes)), image_size(bytes, path)};
-}
-
-ImageFile open_video(const fs::path& path) {
-  const VideoInfo info = video_info(path);
-  return {path, hash_of_file(path), info.size, info.frames, info.fps};
-}
-
-Image read_cut(const ImageCut& cut) { return cut_of(decode_image(read_unchanged(cut.file), cut.file.path), cut); }
-
-std::vector<Image> read_clip(const ImageCut& cut) {
-  const ImageFile& file = cut.file;
-  if (!is_video_name(file.path)) return {read_cut(cut)};
-  require_unchanged(file, hash_of_file(file.path));
-  std::vector<int64_t> numbers = frames_of(file, cut.clip);
-  numbers.resize(cut.only_first ? 1 : static_cast<size_t>(cut.bucket.frames));
-  std::vector<Image> frames = read_frames(file.path, numbers);
-  for (Image& frame : frames) frame = cut_of(frame, cut);
-  return frames;
 }
 
 ImageNumbers image_numbers(const ImageCut& cut) {
@@ -466,20 +413,6 @@ std::vector<ImageCut> Sample::cuts() const {
   std::vector<ImageCut> all;
   for (int64_t i = 0; i < augment_variants; ++i) all.push_back(cut(i));
   return all;
-}
-
-std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at) {
-  const std::vector<std::byte> bytes = read_unchanged(mask.file);
-  const Image whole = mask.alpha ? decode_alpha(bytes, mask.file.path) : decode_image(bytes, mask.file.path);
-  const Image cut = resize_and_crop(whole, bucket.width, bucket.height, at);
-  std::vector<float> places(cut.rgb.size() / 3);
-  for (size_t i = 0; i < places.size(); ++i) {
-    const uint8_t* pixel = cut.rgb.data() + 3 * i;
-    const float white = static_cast<float>(pixel[0] + pixel[1] + pixel[2]) / (3 * 255.0f);
-    const auto least = static_cast<float>(mask.least);
-    places[i] = least + (1 - least) * (mask.invert ? 1 - white : white);
-  }
-  return places;
 }
 
 std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples) {
