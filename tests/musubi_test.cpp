@@ -11,7 +11,9 @@
 #include "config/schema.h"
 #include "config/value.h"
 #include "core/error.h"
+#include "io/checkpoint.h"
 #include "support/io_files.h"
+#include "support/model_files.h"
 
 namespace lh::musubi_test {
 namespace {
@@ -33,7 +35,7 @@ class Musubi : public testing::Test {
       return text.empty() ? std::filesystem::path() : dir_ / name;
     };
     return load_config(file("x.toml", training), file("y.toml", datasets),
-                       {.model = false, .datasets = !datasets.empty()});
+                       {.model = false, .datasets = !datasets.empty(), .plugins = &plugins_});
   }
   std::string error_of(const std::string& training, const std::string& datasets = "") {
     try {
@@ -69,6 +71,7 @@ class Musubi : public testing::Test {
   }
 
   test::TempDir dir_;
+  std::vector<PluginKeys> plugins_ = test::built_plugins().model_keys();
 };
 
 TEST_F(Musubi, TrainingArguments) {
@@ -310,8 +313,11 @@ TEST_F(Musubi, ExpertsOfWanAreToldByTheirLevels) {
   expect(law + "max_timestep = 875\n", {{"given.variant", "wan2.2-low-noise"}, {"train.noise_range", "[0, 0.875]"}});
   expect(law, {{"given.variant", "none"}});
   EXPECT_THAT(read(law).notes, Contains(HasSubstr("dit may be either expert")));
-  EXPECT_THAT(error_of(law + "dit_high_noise = 'h'\n"),
-              HasSubstr("x.toml:5:1: dit_high_noise: not supported: a run trains one expert of Wan 2.2"));
+  EXPECT_THAT(
+      error_of(law + "dit_high_noise = 'h'\n"),
+      HasSubstr("x.toml:5:1: dit_high_noise: not supported: a run trains one expert, there both take turns. Make two "
+                "runs: one with dit and max_timestep = 875, and one with this file as dit and min_timestep = "
+                "875"));
 }
 
 // Its experts part at another level, and samples begin with a picture.
@@ -441,9 +447,12 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
             {"num_timestep_buckets = 5\n", "x.toml:3:1: num_timestep_buckets: not supported: each noise level"},
             {"task = 'i2v-14B'\n", "x.toml:3:1: task: of image-to-video i2v-A14B alone is trained here"},
             {"task = 't2v-14B-FC'\n", "x.toml:3:1: task: Fun Control is not trained here"},
-            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B or i2v-A14B, found x"},
-            {"model_version = 'dev'\n", "x.toml:3:1: model_version: is of Qwen-Image and Flux.2: remove it"},
-            {"text_encoder = 'e'\n", "networks.lora_wan has no such argument there: it has t5"},
+            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B, i2v-A14B, found the text \"x\""},
+            {"model_version = 'dev'\n",
+             "x.toml:3:1: model_version: networks.lora_wan has no such argument there, flux2, qwen_image have: remove "
+             "it. Its "
+             "files are dit, vae, t5"},
+            {"text_encoder = 'e'\n", "x.toml:3:1: text_encoder: networks.lora_wan has no such argument there, "},
             {"lr_scheduler = 'rex'\n", "x.toml:3:1: lr_scheduler: rex is not supported"},
             {"log_with = 'wandb'\n", "log_with: not supported"},
             {"one_frame = true\n", "one_frame: not supported: an image is trained as a video of one frame"},
@@ -452,10 +461,13 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
             {"optimizer_args = ['weight_decay']\n", "expected \"name=value\""},
             {"sample_prompts = 'p.json'\n", "expected a .txt file"}})
     EXPECT_THAT(error_of(model + text), HasSubstr(what)) << text;
-  for (const auto& [module, what] : Rows{{"lora", "no plugin trains the first HunyuanVideo, which networks.lora is of"},
-                                         {"lora_framepack", "no plugin trains FramePack"},
-                                         {"lora_hv_1_5'\ntask = 'i2v", "which sees its picture by SigLIP"},
-                                         {"oft", "networks.oft is not known: networks.lora_wan, "}})
+  for (const auto& [module, what] :
+       Rows{{"lora",
+             "x.toml:2:1: network_module: no plugin trains the model of networks.lora; those that are here train "
+             "those of networks.lora_flux, networks.lora_flux_2, "},
+            {"lora_framepack", "no plugin trains the model of networks.lora_framepack"},
+            {"lora_hv_1_5'\ntask = 'i2v", "which sees its picture by SigLIP"},
+            {"oft", "networks.oft is not known: networks.lora_flux, "}})
     EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks." + module + "'\n"), HasSubstr(what));
   EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks.lora_qwen_image'\nmodel_version = 'layered'\n"),
               HasSubstr("Qwen-Image-Layered is not trained here"));
@@ -466,7 +478,7 @@ TEST_F(Musubi, MistakesOfDatasetsAreNamedWithTheirPlaces) {
   const std::string videos = "[[datasets]]\nvideo_directory = 'a'\ncaption_extension = '.txt'\n";
   for (const auto& [text, what] : Rows{
            {images + "num_repeat = 2\n", "y.toml:5:1: num_repeat: unknown key. Did you mean num_repeats?"},
-           {images + "multiple_target = true\n", "y.toml:5:1: multiple_target: not supported: Qwen-Image-Layered"},
+           {images + "multiple_target = true\n", "y.toml:5:1: multiple_target: not supported: pictures in layers"},
            {images + "no_resize_control = true\n", "control images are scaled and cut like their images"},
            {images + "qwen_image_edit_control_resolution = [1024, 1024]\n", "give the same as resolution"},
            {images + "fp_1f_target_index = 9\n", "y.toml:5:1: fp_1f_target_index: not supported"},
@@ -491,17 +503,63 @@ TEST_F(Musubi, MistakesOfDatasetsAreNamedWithTheirPlaces) {
   test::put(dir_ / "l.jsonl", "{\"image_path_0\": \"a.png\", \"image_path_1\": \"b.png\", \"caption\": \"c\"}\n");
   EXPECT_THAT(
       error_of("", "[[datasets]]\nenable_bucket = true\nimage_jsonl_file = '" + (dir_ / "l.jsonl").string() + "'\n"),
-      HasSubstr("y.toml:3:1: image_jsonl_file: its lines have image_path_1: Qwen-Image-Layered"));
+      HasSubstr("y.toml:3:1: image_jsonl_file: its lines have image_path_1: pictures in layers"));
   // Both files in one report.
   EXPECT_EQ(error_of("dit = 'm'\nlearning_rate = 0\n", images + "multiple_target = true\n"),
             "x.toml:2:17: train.lr: must be more than 0 and at most 100, found 0\n"
-            "y.toml:5:1: multiple_target: not supported: Qwen-Image-Layered is not trained here");
+            "y.toml:5:1: multiple_target: not supported: pictures in layers are not trained here");
 }
 
 TEST_F(Musubi, TheArgumentsMayNameTheDatasets) {
   test::put(dir_ / "d.toml", "[[datasets]]\nimage_directory = 'a'\ncaption_extension = '.txt'\nenable_bucket = true\n");
   test::put(dir_ / "x.toml", "dit = 'm'\ndataset_config = '" + (dir_ / "d.toml").string() + "'\n");
-  EXPECT_EQ(load_config(dir_ / "x.toml", "", {.model = false, .datasets = true}).datasets.at(0).folder_path, "a");
+  EXPECT_EQ(load_config(dir_ / "x.toml", "", {.model = false, .datasets = true, .plugins = &plugins_})
+                .datasets.at(0)
+                .folder_path,
+            "a");
+}
+
+// A model of another plugin, which says itself what files of musubi-tuner mean.
+TEST_F(Musubi, ModelsOfOtherPlugins) {
+  const std::string checkpoint = R"(
+components: {denoiser: {config: name_or_path, marker: a}}
+files: {words_path: {help: A file.}}
+settings: {variant: {one_of: [small, large], help: Which.}}
+)";
+  const auto keys_of = [&](const std::string& section) {
+    CheckpointSpec spec = CheckpointSpec::parse(checkpoint + section, "mine");
+    return PluginKeys{.plugin = "mine", .keys = std::move(spec.keys), .musubi = std::move(spec.musubi)};
+  };
+  plugins_.push_back(keys_of(R"(
+musubi_tuner:
+  network_module: networks.lora_mine
+  paths: {words: words_path}
+  words: {size: {large: {set: {variant: large}}, huge: none is so large}}
+  left_out: [norm]
+  fps: 30
+)"));
+  const std::string training = "dit = 'm'\nwords = 'w'\nsize = 'large'\n";
+  expect(training, {{"plugin", "\"mine\""},  // told by its arguments
+                    {"given.words_path", "w"},
+                    {"given.variant", "large"},
+                    {"network.ignore_if_contains", "[\"norm\"]"}});
+  EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks.lora_mine'\nsize = 'huge'\n"),
+              HasSubstr("x.toml:3:1: size: none is so large"));
+  EXPECT_THAT(
+      error_of(training, "[[datasets]]\nvideo_directory = 'v'\ncaption_extension = '.txt'\nsource_fps = 24.0\n"),
+      HasSubstr("expected a number of at least 30"));
+  for (const auto& [section, what] : Rows{
+           {"musubi_tuner: {paths: {}}\n", "musubi_tuner"},
+           {"musubi_tuner: {network_module: n, nice: 1}\n", "nice"},
+           {"musubi_tuner: {network_module: n, paths: {a: b_path}}\n", "`b_path` is no file of this model"},
+           {"musubi_tuner: {network_module: n, set: {variant: huge}}\n", "`variant: huge` is no setting of this model"},
+           {"musubi_tuner: {network_module: n, words: {a: {b: {boundary: 0.5}}}}\n", "needs `above` and `below`"}})
+    try {
+      keys_of(section);
+      ADD_FAILURE() << section;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("plugin mine: checkpoint YAML:5:"), HasSubstr(what)));
+    }
 }
 
 // A file of sd-scripts is one of theirs still.
@@ -535,8 +593,6 @@ TEST_F(Musubi, NamesLeadToKeys) {
                            "caption_extension",
                            "num_repeats"})
     EXPECT_NE(schema::find(musubi::ours(name)), nullptr) << name;
-  for (const musubi::Model& model : musubi::models())
-    EXPECT_TRUE(model.text_encoder.empty() || model.text_encoder.starts_with("model.")) << model.plugin;
 }
 
 }  // namespace

@@ -102,12 +102,14 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
   std::vector<std::string> lines;
   Config config;
   kohya::Translated training;
+  const std::span<const PluginKeys> plugins =
+      needs.plugins == nullptr ? std::span<const PluginKeys>() : std::span(*needs.plugins);
   try {
     ConfigNeeds own = needs;
     own.datasets = needs.datasets && dataset_config.empty();
     if (is_toml(file)) {
-      const auto translate = [](const Node& tree) {
-        return musubi::is_training(tree) ? std::pair(musubi::training(tree), &musubi_tuner)
+      const auto translate = [&](const Node& tree) {
+        return musubi::is_training(tree) ? std::pair(musubi::training(tree, plugins), &musubi_tuner)
                                          : std::pair(kohya::training(tree), &sd_scripts);
       };
       Read read = read_toml(file, translate, own);
@@ -123,8 +125,9 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
   try {
     if (!of_datasets.empty()) {
       const auto translate = [&](const Node& tree) {
-        return musubi::is_datasets(tree) ? std::pair(musubi::datasets(tree, training.document), &musubi_tuner)
-                                         : std::pair(kohya::datasets(tree, training.arguments), &sd_scripts);
+        return musubi::is_datasets(tree)
+                   ? std::pair(musubi::datasets(tree, musubi::fps_of(plugins, config.plugin)), &musubi_tuner)
+                   : std::pair(kohya::datasets(tree, training.arguments), &sd_scripts);
       };
       const Config data = read_toml(of_datasets, translate, {.model = false, .datasets = needs.datasets}).config;
       config.datasets = data.datasets;

@@ -6,12 +6,14 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/config.h"
+#include "config/musubi_model.h"
 #include "config/range.h"
 
 namespace lh {
@@ -37,6 +39,7 @@ struct PluginKeys {
   std::string plugin;
   std::vector<ModelKey> keys;
   ArchNames arch = {};
+  std::optional<MusubiModel> musubi = {};             // where musubi-tuner has it, too
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
 };
 

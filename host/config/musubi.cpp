@@ -10,6 +10,7 @@
 #include <set>
 
 #include "config/musubi_keys.h"
+#include "config/musubi_models.h"
 #include "config/scalar.h"
 #include "config/script_arguments.h"
 #include "core/lower.h"
@@ -26,8 +27,6 @@ constexpr kohya::Names argument_names = {
     .ours = ours, .has_no_effect = has_no_effect, .refused = refused, .unknown = unknown};
 
 constexpr double levels = 1000;  // that min_timestep and max_timestep count
-// Between the experts of Wan 2.2 A14B.
-constexpr double text_to_video_boundary = 0.875, image_to_video_boundary = 0.9;
 
 bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::ranges::find(words, word) != words.end();
@@ -69,18 +68,17 @@ std::vector<std::string> words_within(std::string pattern) {
 
 class Training : kohya::ScriptArguments {
  public:
-  Training() : ScriptArguments(argument_names) {}
+  explicit Training(std::span<const PluginKeys> plugins) : ScriptArguments(argument_names), models_(plugins) {}
 
   Translated read(const Node& file) {
     collect(file);
-    find_model();
-    if (!supported_) return std::move(to_);  // most of what else it has is of that model
+    if (!find_model()) return std::move(to_);  // most of what else it has is of that model
     for (const auto& [name, entry] : given_) read_key(*entry.first, *entry.second);
     settle_modules();
     settle_noise_levels();
-    if (const bool guided = model_ != nullptr && model_->guidance_in_model; find("sample_prompts") != nullptr)
-      to_.prompt = [guided, shown = shown_first_frames()](const std::string& line, yaml::Place place,
-                                                          Translated& made) {
+    if (find("sample_prompts") != nullptr)
+      to_.prompt = [guided = has_model() && model().guidance_in_model, shown = begins_with_picture()](
+                       const std::string& line, yaml::Place place, Translated& made) {
         return prompt(line, guided, shown, place, made);
       };
     return std::move(to_);
@@ -89,91 +87,93 @@ class Training : kohya::ScriptArguments {
  private:
   // ---- the model
 
+  bool has_model() const { return of_ != nullptr; }
+  const MusubiModel& model() const { return *of_->musubi; }
+
   std::string text_of(const std::string& name, const std::string& otherwise = "") const {
     const Node* value = find(name);
     return value == nullptr || value->kind != Kind::scalar ? otherwise : value->text;
   }
 
-  // By its network, or by what only its script has: networks.loha is of all of them.
-  void find_model() {
-    const std::string module = text_of("network_module"), version = text_of("model_version");
-    if (const std::string_view other = model_without_plugin(module); !other.empty()) {
-      supported_ = false;
-      return reader_.problem(key_of("network_module"), "network_module",
-                             fmt::format("no plugin trains {}, which {} is of", other, module));
+  // False: no plugin has it.
+  bool find_model() {
+    const std::string module = text_of("network_module");
+    of_ = models_.of(given_);
+    if (find("plugin") != nullptr) put("plugin", key_of("plugin"), text_of("plugin"));
+    if (!has_model()) {
+      if (!module.starts_with("networks.lora") || models_.all().empty() || find("plugin") != nullptr) return true;
+      reader_.problem(key_of("network_module"), "network_module",
+                      fmt::format("no plugin trains the model of {}; those that are here train those of {}", module,
+                                  fmt::join(modules(), ", ")));
+      return false;
     }
-    std::string plugin = text_of("plugin");
-    const auto told = [&](std::initializer_list<const char*> keys) {
-      return std::ranges::any_of(keys, [&](const char* key) { return find(key) != nullptr; });
-    };
-    if (plugin.empty() && told({"byt5"})) plugin = "hunyuan_video";
-    if (plugin.empty() && told({"t5", "task", "dit_high_noise", "fp8_t5"}) && !told({"text_encoder1"})) plugin = "wan";
-    if (plugin.empty() && told({"fp8_vl", "edit", "edit_plus"})) plugin = "qwen_image";
-    if (plugin.empty() && (version == "original" || version.starts_with("edit"))) plugin = "qwen_image";
-    if (plugin.empty() && (version == "dev" || version.starts_with("klein") || told({"fp8_text_encoder"})))
-      plugin = "flux2";
-    if (plugin.empty() && told({"text_encoder1", "text_encoder2"})) plugin = "flux";
-    if (plugin.empty() && told({"fp8_llm"})) plugin = "z_image";
-    for (const Model& model : models())
-      if (model.module == module || (model_ == nullptr && !plugin.empty() && model.plugin == plugin)) model_ = &model;
-    if (model_ == nullptr) return;
     const Node& key = find("network_module") != nullptr ? key_of("network_module") : none_;
-    put("plugin", key, std::string(model_->plugin));
-    if (!model_->variant.empty()) put("model.variant", key, std::string(model_->variant));
+    if (find("plugin") == nullptr) put("plugin", key, of_->plugin);
+    put_settings(key, model().set);
+    for (const auto& [argument, words] : model().words)
+      if (const Node* value = find(argument); value != nullptr)
+        if (const MusubiModel::Word* word = word_of(model(), argument, *value)) said_.emplace_back(argument, word);
+    return true;
   }
 
-  bool shown_first_frames() const { return text_of("task") == "i2v-A14B"; }
-  bool is(std::string_view plugin) const { return model_ != nullptr && model_->plugin == plugin; }
+  std::vector<std::string> modules() const {
+    std::vector<std::string> all;
+    for (const PluginKeys* plugin : models_.all()) all.push_back(plugin->musubi->network_module);
+    return all;
+  }
+  static std::vector<std::string> plugins(const std::vector<const PluginKeys*>& of) {
+    std::vector<std::string> all;
+    for (const PluginKeys* plugin : of) all.push_back(plugin->plugin);
+    return all;
+  }
 
-  void read_text_encoder(const Node& key, const Node& value) {
-    if (model_ == nullptr || model_->text_encoder.empty()) {
-      std::vector<std::string_view> ids;
-      for (const Model& model : models()) ids.push_back(model.plugin);
+  void put_settings(const Node& key, const MusubiModel::Settings& settings) {
+    for (const auto& [setting, text] : settings) put("model." + setting, key, text);
+  }
+
+  // The argument whose word says that `dit` is one of two experts.
+  const std::pair<std::string, const MusubiModel::Word*>* parted() const {
+    const auto found = std::ranges::find_if(said_, [](const auto& said) { return said.second->boundary > 0; });
+    return found == said_.end() ? nullptr : &*found;
+  }
+  bool begins_with_picture() const {
+    return std::ranges::any_of(said_, [](const auto& said) { return said.second->first_frame; });
+  }
+
+  // Of an argument that the scripts of some models have.
+  void not_of_model(const Node& key) {
+    if (!has_model())
       return reader_.problem(
           key, key.text,
-          model_ == nullptr
-              ? fmt::format("nothing in the file says which model's it is: add plugin = \"...\", one of {}",
-                            fmt::join(ids, ", "))
-              : fmt::format("{} has no such argument there: it has {}", model_->module,
-                            is("wan") ? "t5" : "text_encoder1 and text_encoder2"));
-    }
-    const bool klein = is("flux2") && text_of("model_version").starts_with("klein");
-    put(klein ? "model.qwen3_path" : model_->text_encoder, key, value);
-  }
-
-  void read_version(const Node& key, const Node& value) {
-    const std::string version = lower(value.text);
-    if (is("qwen_image") || model_ == nullptr) {
-      if (one_of(version, {"edit", "edit-2509", "edit-2511"})) return put("model.variant", key, version);
-      if (version == "original") return;
-      return reader_.problem(key, key.text,
-                             version == "layered" ? "Qwen-Image-Layered is not trained here"
-                                                  : "must be original, edit, edit-2509 or edit-2511, found " + version);
-    }
-    if (!is("flux2")) return reader_.problem(key, key.text, "is of Qwen-Image and Flux.2: remove it");
-    if (one_of(version, {"klein-4b", "klein-9b"})) return put("model.variant", key, "klein");
-    if (one_of(version, {"klein-base-4b", "klein-base-9b"})) return put("model.variant", key, "klein-base");
-    if (version != "dev")
-      reader_.problem(key, key.text,
-                      "must be dev, klein-4b, klein-9b, klein-base-4b or klein-base-9b, found " + version);
-  }
-
-  void read_task(const Node& key, const Node& value) {
-    const std::string& task = value.text;
-    const bool shown = task.starts_with("i2v") || task.starts_with("flf2v") || task.starts_with("ti2v");
-    if (is("hunyuan_video")) {
-      if (task != "t2v")
-        reader_.problem(key, key.text,
-                        shown ? "image-to-video, which sees its picture by SigLIP, is not trained here: t2v is"
-                              : "must be t2v, found " + task);
-      return;
-    }
-    if (one_of(task, {"t2v-14B", "t2v-1.3B", "t2i-14B", "t2v-A14B", "i2v-A14B"})) return;
+          fmt::format("nothing in the file says which model's it is: add plugin = \"...\", one of {}",
+                      fmt::join(plugins(models_.all()), ", ")));
+    std::vector<std::string_view> files;
+    for (const auto& [argument, path] : model().paths) files.push_back(argument);
     reader_.problem(key, key.text,
-                    shown ? "of image-to-video i2v-A14B alone is trained here, which sees its picture by no CLIP"
-                    : task.ends_with("-FC")
-                        ? "Fun Control is not trained here: text-to-video is, such as t2v-14B"
-                        : "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B or i2v-A14B, found " + task);
+                    fmt::format("{} has no such argument there, {} {}: remove it. Its files are dit, vae{}{}",
+                                model().network_module, fmt::join(plugins(models_.with(key.text)), ", "),
+                                models_.with(key.text).size() == 1 ? "has" : "have", files.empty() ? "" : ", ",
+                                fmt::join(files, ", ")));
+  }
+
+  void read_argument(const Node& key, const Node& value) {
+    if (!has_model()) return not_of_model(key);
+    for (const auto& [argument, word] : said_)
+      if (const auto path = word->paths.find(key.text); path != word->paths.end())
+        return put("model." + path->second, key, value);
+    if (const auto path = model().paths.find(key.text); path != model().paths.end())
+      return put("model." + path->second, key, value);
+    const auto words = model().words.find(key.text);
+    if (words == model().words.end()) return not_of_model(key);
+    if (const MusubiModel::Word* word = word_of(model(), key.text, value)) {
+      if (!word->refused.empty()) return reader_.problem(key, key.text, word->refused);
+      return put_settings(key, word->set);
+    }
+    if (yaml::flag_of(value) == false) return;
+    std::vector<std::string_view> known;
+    for (const MusubiModel::Word& word : words->second)
+      if (word.refused.empty()) known.push_back(word.word);
+    reader_.problem(key, key.text, fmt::format("must be {}, found {}", fmt::join(known, ", "), yaml::describe(value)));
   }
 
   // ---- key by key
@@ -188,21 +188,10 @@ class Training : kohya::ScriptArguments {
   void read_key(const Node& key, const Node& value) {
     const std::string& name = key.text;
     if (of_several(name)) return;
-    if (name == "text_encoder") {
-      read_text_encoder(key, value);
-    } else if (name == "model_version") {
-      read_version(key, value);
-    } else if (name == "edit" || name == "edit_plus") {
-      if (on(name) && find("model_version") == nullptr && (name == "edit_plus" || !on("edit_plus")))
-        put("model.variant", key, name == "edit" ? "edit" : "edit-2509");
-    } else if (name == "task") {
-      read_task(key, value);
+    if (models_.have(name)) {
+      read_argument(key, value);
     } else if (name == "dit_high_noise") {
-      if (!value.text.empty())
-        reader_.problem(key, name,
-                        "not supported: a run trains one expert of Wan 2.2, there both take turns. Make two runs: one "
-                        "with dit and max_timestep = 875, and one with this file as dit and min_timestep = 875 (900 "
-                        "of image-to-video)");
+      if (!value.text.empty()) refuse_second_expert(key);
     } else if (name == "mixed_precision") {
       if (value.text == "no")
         note("mixed_precision no: the model is run in bf16, as it is there");
@@ -228,17 +217,29 @@ class Training : kohya::ScriptArguments {
 
   void read_module(const Node& key, const Node& value) {
     const std::string& module = value.text;
-    if (model_ != nullptr && model_->module == module)
+    if (has_model() && model().network_module == module)
       put("network.type", key, "lora");
     else if (module == "networks.loha" || module == "networks.lokr")
       put("network.type", key, module.substr(std::string_view("networks.").size()));
-    else {
-      std::vector<std::string_view> known;
-      for (const Model& model : models()) known.push_back(model.module);
+    else if (has_model() && models_.of_network(module) != nullptr)
+      reader_.problem(key, key.text,
+                      fmt::format("{} is not that of {}: {} is", module, of_->plugin, model().network_module));
+    else
       reader_.problem(
           key, key.text,
-          fmt::format("{} is not known: {}, networks.loha and networks.lokr are", module, fmt::join(known, ", ")));
-    }
+          fmt::format("{} is not known: {}, networks.loha and networks.lokr are", module, fmt::join(modules(), ", ")));
+  }
+
+  void refuse_second_expert(const Node& key) {
+    const auto* const said = parted();
+    const double at = said == nullptr ? 0 : said->second->boundary * levels;
+    reader_.problem(key, key.text,
+                    "not supported: a run trains one expert, there both take turns. Make two runs: one with dit and " +
+                        (said == nullptr ? "max_timestep, and one with this file as dit and min_timestep, at the level "
+                                           "where they part"
+                                         : fmt::format("max_timestep = {0}, and one with this file as dit and "
+                                                       "min_timestep = {0}",
+                                                       at)));
   }
 
   // Patterns of modules are not among the options of an adapter.
@@ -261,35 +262,35 @@ class Training : kohya::ScriptArguments {
     if (!rest.items.empty()) read_shared(key, rest);
   }
 
-  // Their network is not that of the plugin's own choice everywhere. Patterns of one's own take the place of theirs for
-  // Flux, and are added to theirs for others.
+  // Their network is not that of the plugin's own choice everywhere.
   void settle_modules() {
+    using enum MusubiModel::Patterns;
     std::vector<std::string> left_out;
-    if (model_ != nullptr && (excluded_.first == nullptr || !is("flux")))
-      left_out.assign(model_->left_out.begin(), model_->left_out.end());
+    if (has_model() && (excluded_.first == nullptr || model().exclude_patterns != instead)) left_out = model().left_out;
     if (const auto& [item, text] = excluded_; item != nullptr) {
       const auto patterns = python_list(text);
+      const bool other_modules = has_model() && model().exclude_patterns == refused;
       for (const std::string& pattern : patterns.value_or(std::vector<std::string>{""})) {
         const std::vector<std::string> words = words_within(pattern);
-        // q, k and v of Z-Image are one module here.
-        if (words.empty() || is("z_image") || model_ == nullptr)
+        if (words.empty() || !has_model() || other_modules)
           reader_.problem(
               *item, "network_args",
               fmt::format("exclude_patterns: {} is not supported: only patterns like '.*word.*' and "
                           "'.*(one|two).*' are{}. Say it with network.ignore_if_contains of a YAML file",
-                          patterns ? pattern : text, is("z_image") ? ", of models other than Z-Image" : ""));
+                          patterns ? pattern : text, other_modules ? ", where modules have the same names here" : ""));
         left_out.insert(left_out.end(), words.begin(), words.end());
       }
     }
-    const auto put_list = [&](const char* path, const auto& texts) {
+    const auto put_list = [&](const char* path, const std::vector<std::string>& texts) {
       if (texts.empty()) return;
       Node list{.kind = Kind::list, .place = none_.place};
-      for (const auto& text : texts) list.items.push_back(scalar(none_, std::string(text)));
+      for (const std::string& text : texts) list.items.push_back(scalar(none_, text));
       put(path, none_, std::move(list));
     };
     put_list("network.ignore_if_contains", left_out);
-    if (model_ != nullptr) put_list("network.target_modules", model_->targets);
-    if (is("z_image")) note("network_module: q, k and v of an attention are one module here, there three");
+    if (!has_model()) return;
+    put_list("network.target_modules", model().targets);
+    if (!model().note.empty()) note(model().note);
   }
 
   // ---- noise levels
@@ -339,13 +340,13 @@ class Training : kohya::ScriptArguments {
       put_number("train.logit_mean", "logit_mean", 0, -0.5);
       put_number("train.logit_std", "logit_std", 1, 0.5);
       used = {"logit_mean", "logit_std"};
-    } else if (one_of(law, {"flux_shift", "flux2_shift", "qwen_shift", "krea2_shift", "ideogram4_shift"})) {
-      if (model_ == nullptr || model_->by_size != law)
+    } else if (is_by_size(law)) {
+      if (!has_model() || model().by_size != law)
         reader_.problem(key, key.text,
                         fmt::format("{} is not supported for this model{}. Use shift with discrete_flow_shift", law,
-                                    model_ == nullptr || model_->by_size.empty()
+                                    !has_model() || model().by_size.empty()
                                         ? ""
-                                        : fmt::format(": of shifts by the image's size it has {}", model_->by_size)));
+                                        : fmt::format(": of shifts by the image's size it has {}", model().by_size)));
       put("train.timestep_type", key, "flux_shift");
     } else {
       reader_.problem(
@@ -354,7 +355,7 @@ class Training : kohya::ScriptArguments {
               ? law + " draws from three laws in turn, which is not supported. Use logsnr or shift"
               : "must be sigma, uniform, sigmoid, shift, logsnr or a shift by the image's size, found " + law);
     }
-    if (one_of(law, {"sigmoid", "shift", "flux_shift", "flux2_shift", "qwen_shift", "krea2_shift"})) {
+    if (one_of(law, {"sigmoid", "shift"}) || (is_by_size(law) && law != "ideogram4_shift")) {
       put_number("train.sigmoid_scale", "sigmoid_scale", 1);
       used.insert("sigmoid_scale");
     }
@@ -393,22 +394,15 @@ class Training : kohya::ScriptArguments {
                         "there: noise levels from {:.6g} to {:.6g} are trained",
                         low, high));
     }
-    const std::string task = text_of("task");
-    if (task != "t2v-A14B" && !shown_first_frames()) return;
-    const double boundary = shown_first_frames() ? image_to_video_boundary : text_to_video_boundary;
-    const double timestep = boundary * levels;
-    if (low >= boundary || high <= boundary)
-      put("model.variant", key_of("task"), low >= boundary ? "wan2.2-high-noise" : "wan2.2-low-noise");
-    else if (shown_first_frames())
-      note(
-          fmt::format("task {0}: dit may be either expert: min_timestep = {1} or max_timestep = {1}, or --variant, "
-                      "say which it is",
-                      task, timestep));
+    if (parted() == nullptr) return;
+    const auto& [argument, word] = *parted();
+    if (low >= word->boundary || high <= word->boundary)
+      put_settings(key_of(argument), low >= word->boundary ? word->above : word->below);
     else
       note(
-          fmt::format("task {0}: dit may be either expert. It is trained on all levels that the file says and sampled "
-                      "as Wan 2.1; min_timestep = {1} or max_timestep = {1}, or --variant, say which it is",
-                      task, timestep));
+          fmt::format("{0} {1}: dit may be either expert. Unless min_timestep = {2} or max_timestep = {2}, or --{3}, "
+                      "says which it is, it is taken for a model of all levels",
+                      argument, word->word, word->boundary * levels, word->above.begin()->first));
   }
 
   // ---- samples
@@ -447,8 +441,9 @@ class Training : kohya::ScriptArguments {
     return text;
   }
 
-  const Model* model_ = nullptr;  // nullptr: not told
-  bool supported_ = true;
+  Models models_;
+  const PluginKeys* of_ = nullptr;  // nullptr: not told
+  std::vector<std::pair<std::string, const MusubiModel::Word*>> said_ = {};
   std::pair<const Node*, std::string> excluded_ = {};  // exclude_patterns of network_args
   Node none_{.kind = Kind::scalar};
 };
@@ -474,7 +469,12 @@ bool is_datasets(const Node& file) {
          });
 }
 
-Translated training(const Node& file) { return Training().read(file); }
+Translated training(const Node& file, std::span<const PluginKeys> plugins) { return Training(plugins).read(file); }
+
+double fps_of(std::span<const PluginKeys> plugins, const std::string& plugin) {
+  const auto found = std::ranges::find(plugins, plugin, &PluginKeys::plugin);
+  return (found == plugins.end() ? MusubiModel{} : found->musubi.value_or(MusubiModel{})).fps;
+}
 
 Config defaults() {
   Config config;

@@ -27,13 +27,6 @@ constexpr kohya::Names dataset_names = {
 
 constexpr int64_t places = 4;  // frames behind the first that are one place of the latents, of all their models
 
-double fps_of(const Node& training) {
-  const Node* plugin = training.find("plugin");
-  const auto found = std::ranges::find_if(
-      models(), [&](const Model& model) { return plugin != nullptr && model.plugin == plugin->text; });
-  return found == models().end() ? Model{}.fps : found->fps;
-}
-
 class Datasets {
  public:
   explicit Datasets(double model_fps) : model_fps_(model_fps) {}
@@ -218,7 +211,7 @@ class Datasets {
     size_t most = 0;
     for (std::string line; std::getline(in, line);) {
       if (line.find("\"image_path_1\"") != line.npos)
-        return reader_.problem(key, key.text, "its lines have image_path_1: Qwen-Image-Layered is not trained here");
+        return reader_.problem(key, key.text, "its lines have image_path_1: pictures in layers are not trained here");
       size_t controls = 0;
       for (size_t at = 0; (at = line.find("\"control_path", at)) != line.npos; ++at) ++controls;
       most = std::max(most, controls);
@@ -295,6 +288,6 @@ class Datasets {
 
 }  // namespace
 
-Translated datasets(const Node& file, const Node& training) { return Datasets(fps_of(training)).read(file); }
+Translated datasets(const Node& file, double fps) { return Datasets(fps).read(file); }
 
 }  // namespace lh::musubi

@@ -15,9 +15,6 @@ struct Same {
 };
 constexpr Same same[] = {
     {"dit", "model.name_or_path"},
-    {"t5", "model.umt5_path"},
-    {"text_encoder1", "model.t5_path"},
-    {"text_encoder2", "model.clip_path"},
     // of datasets
     {"image_directory", "datasets[].folder_path"},
     {"video_directory", "datasets[].folder_path"},
@@ -27,11 +24,11 @@ constexpr Same same[] = {
 
 // Arguments of sd-scripts that mean the same: another name, no effect, or not supported.
 constexpr std::string_view shared[] = {
-    "vae", "byt5", "output_dir", "output_name", "network_dim", "network_dropout", "network_weights",
-    "scale_weight_norms", "learning_rate", "lr_scheduler", "max_train_steps", "max_train_epochs", "save_every_n_epochs",
-    "save_every_n_steps", "save_precision", "sample_every_n_epochs", "sample_every_n_steps", "sample_at_first",
-    "sample_prompts", "gradient_accumulation_steps", "gradient_checkpointing", "max_grad_norm", "seed",
-    "weighting_scheme", "caption_extension", "num_repeats",
+    "vae", "output_dir", "output_name", "network_dim", "network_dropout", "network_weights", "scale_weight_norms",
+    "learning_rate", "lr_scheduler", "max_train_steps", "max_train_epochs", "save_every_n_epochs", "save_every_n_steps",
+    "save_precision", "sample_every_n_epochs", "sample_every_n_steps", "sample_at_first", "sample_prompts",
+    "gradient_accumulation_steps", "gradient_checkpointing", "max_grad_norm", "seed", "weighting_scheme",
+    "caption_extension", "num_repeats",
     // without effect
     "lr_decay_steps", "sdpa", "xformers", "split_attn", "vae_chunk_size", "max_data_loader_n_workers",
     "persistent_data_loader_workers", "dynamo_backend", "ddp_timeout", "ddp_gradient_as_bucket_view",
@@ -50,7 +47,7 @@ constexpr std::string_view inert[] = {
     "compile_fullgraph", "compile_cache_size_limit", "cuda_allow_tf32", "cuda_cudnn_benchmark", "dynamo_mode",
     "dynamo_fullgraph", "dynamo_dynamic", "gradient_checkpointing_cpu_offload", "use_pinned_memory_for_block_swap",
     "block_swap_h2d_only", "block_swap_ring_size", "img_in_txt_in_offloading", "disable_numpy_memmap",
-    "guidance_scale",  // of HunyuanVideo; others are trained with 1
+    "guidance_scale",  // models are trained with 1
     "metadata_reso", "metadata_arch", "vae_dtype", "vae_cache_cpu", "vae_tiling", "vae_sample_size",
     "vae_enable_patch_conv", "vae_spatial_tile_sample_min_size",
     "clip",  // of image-to-video
@@ -71,14 +68,14 @@ constexpr kohya::Refused all_refused[] = {
     {"num_timestep_buckets", "1", "each noise level is drawn by itself: remove it"},
     {"show_timesteps", "", "--dry-run says how noise levels are drawn: remove it"},
     {"one_frame", "", "an image is trained as a video of one frame: remove it"},
-    {"remove_first_image_from_target", "", "Qwen-Image-Layered is not trained here"},
+    {"remove_first_image_from_target", "", "pictures in layers are not trained here"},
     {"turbo_dit", "", one_model},
     {"use_unconditional_dit_for_lora_sampling", "", one_model},
     {"sampler_preset", "V4_DEFAULT_20", own_levels},
     {"initial_sigma", "1.004", own_levels},
     {"dit_dtype", "bfloat16", "use mixed_precision, by which the model is run"},
     // of datasets
-    {"multiple_target", "", "Qwen-Image-Layered is not trained here", true},
+    {"multiple_target", "", "pictures in layers are not trained here", true},
     {"fp_1f_clean_indices", "", "an image is trained as a video of one frame: remove it", true},
     {"fp_1f_target_index", "", "an image is trained as a video of one frame: remove it", true},
     {"fp_1f_no_post", "", "an image is trained as a video of one frame: remove it", true},
@@ -90,6 +87,10 @@ constexpr kohya::Refused all_refused[] = {
 // What more than a table reads (musubi.cpp, script_arguments.cpp).
 constexpr std::string_view arguments_read[] = {"task",
                                                "text_encoder",
+                                               "text_encoder1",
+                                               "text_encoder2",
+                                               "t5",
+                                               "byt5",
                                                "model_version",
                                                "edit",
                                                "edit_plus",
@@ -187,52 +188,9 @@ std::string unknown_of_datasets(const std::string& name) {
 
 bool may_be_general(std::string_view name) { return has(general, name); }
 
-const std::vector<Model>& models() {
-  static const std::vector<Model> all = {
-      {.plugin = "wan", .module = "networks.lora_wan"},
-      {.plugin = "hunyuan_video", .module = "networks.lora_hv_1_5", .text_encoder = "model.qwen2_5_vl_path", .fps = 24},
-      {.plugin = "qwen_image",
-       .module = "networks.lora_qwen_image",
-       .text_encoder = "model.qwen2_5_vl_path",
-       .by_size = "qwen_shift"},
-      {.plugin = "flux2",
-       .module = "networks.lora_flux_2",
-       .text_encoder = "model.mistral_path",
-       .by_size = "flux2_shift",
-       .guidance_in_model = true},
-      {.plugin = "flux",
-       .module = "networks.lora_flux",
-       .left_out = {"img_mod", "txt_mod", "modulation"},
-       .variant = "kontext",
-       .by_size = "flux_shift",
-       .guidance_in_model = true},
-      {.plugin = "z_image",
-       .module = "networks.lora_zimage",
-       .text_encoder = "model.qwen3_path",
-       .left_out = {"adaLN_modulation", "refiner"},
-       .by_size = "flux_shift"},
-      {.plugin = "krea2",
-       .module = "networks.lora_krea2",
-       .text_encoder = "model.qwen3_vl_path",
-       .targets = {".*"},
-       .by_size = "krea2_shift"},
-      {.plugin = "ideogram4",
-       .module = "networks.lora_ideogram4",
-       .text_encoder = "model.qwen3_vl_path",
-       .by_size = "ideogram4_shift"},
-  };
-  return all;
-}
-
-std::string_view model_without_plugin(std::string_view module) {
-  constexpr struct {
-    std::string_view module, model;
-  } rows[] = {{"networks.lora", "the first HunyuanVideo"},
-              {"networks.lora_framepack", "FramePack"},
-              {"networks.lora_kandinsky", "Kandinsky 5"},
-              {"networks.lora_hidream_o1", "HiDream-O1"}};
-  const auto* const row = std::ranges::find(rows, module, [](const auto& r) { return r.module; });
-  return row == std::end(rows) ? "" : row->model;
+bool is_by_size(std::string_view law) {
+  constexpr std::string_view laws[] = {"flux_shift", "flux2_shift", "qwen_shift", "krea2_shift", "ideogram4_shift"};
+  return has(laws, law);
 }
 
 }  // namespace lh::musubi

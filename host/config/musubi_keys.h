@@ -1,9 +1,8 @@
-// What the names in files of musubi-tuner are here, and the models that it trains.
+// What the names in files of musubi-tuner are here.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "config/kohya_keys.h"
 
@@ -18,19 +17,7 @@ std::string unknown_of_datasets(const std::string& name);  // a key of datasets
 // Of datasets; these may stand in [general], too.
 bool may_be_general(std::string_view name);
 
-// A model that musubi-tuner trains and a plugin has.
-struct Model {
-  std::string_view plugin, module;  // network_module
-  std::string_view text_encoder;    // our key for its text_encoder; empty: it has no such argument
-  // What its network leaves out of what the plugin's has, or all that it has.
-  std::vector<std::string_view> left_out = {}, targets = {};
-  std::string_view variant = {};   // the only one that there is
-  std::string_view by_size = {};   // timestep_sampling that the plugin's flux_shift is
-  bool guidance_in_model = false;  // --g of a prompt is its guidance, else --l is
-  double fps = 16;                 // of models of videos
-};
-const std::vector<Model>& models();
-// What there is no plugin for, by network_module; empty: not known.
-std::string_view model_without_plugin(std::string_view module);
+// A timestep_sampling that shifts levels by the size of a model's images.
+bool is_by_size(std::string_view law);
 
 }  // namespace lh::musubi

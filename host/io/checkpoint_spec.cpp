@@ -9,6 +9,7 @@
 #include "io/key_map.h"
 #include "io/lora_loader_spec.h"
 #include "io/model_key_spec.h"
+#include "io/musubi_model_spec.h"
 #include "io/repository.h"
 
 namespace lh {
@@ -136,7 +137,8 @@ ComponentSpec read_component(const Strict& in, const std::string& name, const No
 CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: checkpoint YAML", plugin), Code::plugin);
   const Node root = in.parse(yaml);
-  in.check_fields(root, "the checkpoint", {"components", "files", "settings", "arch", "published", "lora_loaders"});
+  in.check_fields(root, "the checkpoint",
+                  {"components", "files", "settings", "arch", "musubi_tuner", "published", "lora_loaders"});
   CheckpointSpec spec;
   const Node* components = root.find("components");
   if (components == nullptr || components->entries.empty())
@@ -145,6 +147,7 @@ CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   spec.keys = read_model_keys(in, root);
   read_published(in, root);  // strictly, as the rest; who needs it reads it for itself
   spec.arch = read_arch_names(in, root, spec.keys);
+  spec.musubi = read_musubi_model(in, root, spec.keys);
   if (const Node* loaders = root.find("lora_loaders"))
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))
       spec.lora_loaders.push_back(read_lora_loader(in, spec, program.text, rules));

@@ -109,18 +109,24 @@ std::vector<ModelKey> read_model_keys(const Strict& in, const Node& root) {
   return std::move(reader.keys);
 }
 
+std::map<std::string, std::string> read_settings(const Strict& in, const Node& settings, const std::string& where,
+                                                 const std::vector<ModelKey>& keys) {
+  std::map<std::string, std::string> read;
+  for (const auto& [key, value] : in.entries(settings, where)) {
+    const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
+    if (known == keys.end() || std::ranges::find(known->choices, value.text) == known->choices.end())
+      in.wrong(key, fmt::format("`{}: {}` is no setting of this model with this word", key.text, value.text));
+    read[key.text] = value.text;
+  }
+  return read;
+}
+
 ArchNames read_arch_names(const Strict& in, const Node& root, const std::vector<ModelKey>& keys) {
   ArchNames names;
   const Node* arch = root.find("arch");
   if (arch == nullptr) return names;
   for (const auto& [name, settings] : in.entries(*arch, "arch")) {
-    std::map<std::string, std::string>& meant = names[name.text];
-    for (const auto& [key, value] : in.entries(settings, fmt::format("arch `{}`", name.text))) {
-      const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
-      if (known == keys.end() || std::ranges::find(known->choices, value.text) == known->choices.end())
-        in.wrong(key, fmt::format("`{}: {}` is no setting of this model with this word", key.text, value.text));
-      meant[key.text] = value.text;
-    }
+    names[name.text] = read_settings(in, settings, fmt::format("arch `{}`", name.text), keys);
   }
   return names;
 }
