@@ -21,7 +21,6 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Numbers = std::vector<int64_t>;
 
 #define NEEDS_VIDEOS \
   if (!reads_videos()) GTEST_SKIP() << "no FFmpeg: " << why_no_videos()
@@ -57,12 +56,6 @@ FileBytes first(const FileBytes& file, size_t bytes) {
   return {file.begin(), file.begin() + static_cast<std::ptrdiff_t>(bytes)};
 }
 
-Numbers all_of(int64_t frames) {
-  Numbers numbers(static_cast<size_t>(frames));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
-
 // The colours in the middle of the quarters, from the top left on.
 std::array<std::array<int, 3>, 4> quarters(const Image& image) {
   std::array<std::array<int, 3>, 4> colours{};
@@ -96,16 +89,9 @@ TEST_F(Video, UncompressedPixelsAreExact) {
   EXPECT_EQ(info.size.height, 13);
   EXPECT_EQ(info.frames, 5);
   EXPECT_DOUBLE_EQ(info.fps, 30000.0 / 1001);
-  const std::vector<Image> read = read_frames(path, all_of(5));
-  ASSERT_EQ(read.size(), 5u);
-  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(read[i].rgb, frames[i].rgb) << i;
-
-  const std::vector<Image> some = read_frames(path, Numbers{1, 1, 4});
-  ASSERT_EQ(some.size(), 3u);
-  EXPECT_EQ(some[0].rgb, frames[1].rgb);
-  EXPECT_EQ(some[1].rgb, frames[1].rgb);
-  EXPECT_EQ(some[2].rgb, frames[4].rgb);
-  EXPECT_TRUE(read_frames(path, {}).empty());
+  VideoFrames read(path);
+  for (const int64_t i : {0, 1, 2, 3, 4, 1, 1, 4, 0})
+    EXPECT_EQ(read.at(i).rgb, frames[static_cast<size_t>(i)].rgb) << i;
 }
 
 TEST_F(Video, CompressedFramesInTheirOrderAndColours) {
@@ -117,13 +103,14 @@ TEST_F(Video, CompressedFramesInTheirOrderAndColours) {
     EXPECT_EQ(info.size.height, 48) << name;
     EXPECT_EQ(info.frames, 12) << name;
     EXPECT_NEAR(info.fps, 24000.0 / 1001, 0.01) << name;
-    const std::vector<Image> frames = read_frames(path, all_of(12));
-    ASSERT_EQ(frames.size(), 12u) << name;
-    for (int64_t i = 0; i < 12; ++i)
-      expect_same_colours(frames[static_cast<size_t>(i)], film_frame(i), fmt::format("{}, frame {}", name, i));
-    const std::vector<Image> again = read_frames(path, Numbers{7, 11});
-    EXPECT_EQ(again[0].rgb, frames[7].rgb) << name;
-    EXPECT_EQ(again[1].rgb, frames[11].rgb) << name;
+    VideoFrames read(path), again(path);
+    for (int64_t i = 0; i < 12; ++i) {
+      const Image frame = read.at(i);
+      expect_same_colours(frame, film_frame(i), fmt::format("{}, frame {}", name, i));
+      if (i == 7 || i == 11) {
+        EXPECT_EQ(again.at(i).rgb, frame.rgb) << name;
+      }
+    }
   }
 }
 
@@ -160,7 +147,7 @@ TEST_F(Video, TurnedAndMirroredAsTheMatrixSays) {
     const Image want = apply_orientation(film_frame(3), m.orientation);
     EXPECT_EQ(video_info(path).size.width, want.width) << m.orientation;
     EXPECT_EQ(video_info(path).size.height, want.height) << m.orientation;
-    expect_same_colours(read_frames(path, Numbers{3})[0], want, fmt::format("orientation {}", m.orientation));
+    expect_same_colours(VideoFrames(path).at(3), want, fmt::format("orientation {}", m.orientation));
   }
 }
 
@@ -176,7 +163,7 @@ TEST_F(Video, PixelsThatAreNotSquareAreStretched) {
     const Image want = film_frame(2, wide > high ? 85 : 64, wide > high ? 48 : 64);
     EXPECT_EQ(video_info(path).size.width, want.width);
     EXPECT_EQ(video_info(path).size.height, want.height);
-    expect_same_colours(read_frames(path, Numbers{2})[0], want, fmt::format("{}:{}", wide, high));
+    expect_same_colours(VideoFrames(path).at(2), want, fmt::format("{}:{}", wide, high));
   }
 }
 
@@ -220,8 +207,9 @@ TEST_F(Video, DamagedOnes) {
   EXPECT_THAT(info_error(file("changed.mp4", changed)), HasSubstr("damaged or cut-short video: frame"));
   // Only what is in front of the damage is read.
   const auto cut = file("cut.avi", first(plain, plain.size() - frame / 2));
-  EXPECT_EQ(read_frames(cut, Numbers{2})[0].rgb, film_frame(2).rgb);
-  EXPECT_THAT(error_of([&] { read_frames(cut, Numbers{2, 3}); }), HasSubstr("frame 3"));
+  VideoFrames read(cut);
+  EXPECT_EQ(read.at(2).rgb, film_frame(2).rgb);
+  EXPECT_THAT(error_of([&] { read.at(3); }), HasSubstr("frame 3"));
 
   uint32_t state = 7;
   const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };
@@ -245,12 +233,9 @@ TEST_F(Video, Limits) {
   constexpr size_t last_frame = 8 + 2 * 8;
   EXPECT_EQ(video_info(file("longest.avi", first(too_long, too_long.size() - last_frame))).frames, max_video_frames);
   const auto path = file("a.avi", avi(film(3)));
-  EXPECT_THAT(error_of([&] {
-                read_frames(path, Numbers{1, 3});
-              }),
+  EXPECT_THAT(error_of([&] { VideoFrames(path).at(3); }),
               AllOf(HasSubstr("a.avi"), HasSubstr("frame 3 is asked for, and it has 3")));
-  EXPECT_THROW(read_frames(path, Numbers{1, 0}), Error);
-  EXPECT_THROW(read_frames(path, Numbers{-1}), Error);
+  EXPECT_THROW(VideoFrames(path).at(-1), Error);
 }
 
 TEST(VideoNames, ByTheirExtension) {

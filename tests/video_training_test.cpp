@@ -1,9 +1,11 @@
 // Training a model of videos by the command: clips from video files, samples that move.
 #include <gmock/gmock.h>
 
+#include "data/cut_reader.h"
 #include "data/dataset.h"
 #include "data/sample_file.h"
 #include "data/video.h"
+#include "encode/read_ahead.h"
 #include "support/image_files.h"
 #include "support/log.h"
 #include "support/paths.h"
@@ -42,7 +44,7 @@ class Clips : public testing::Test {
     std::vector<int64_t> found;
     ImageCut whole = sample.cut();
     whole.bucket.width = 64, whole.bucket.height = 48;  // as it is
-    for (const Image& frame : read_clip(whole))
+    for (const Image& frame : CutReader().read(whole))
       for (int64_t number = 0; number < 40; ++number)
         if (frame.rgb == film_frame(number).rgb) found.push_back(number);
     return found;
@@ -133,6 +135,48 @@ TEST_F(Clips, OfFramesAsTheyFollow) {
     }
     EXPECT_EQ(clips, row.clips);
   }
+}
+
+// One reader for all of a video's clips gives what one for each gives, in whatever order they come, and does not read
+// again what it has.
+TEST_F(Clips, AreReadOneAfterAnother) {
+  SKIP_WITHOUT_VIDEOS();
+  put_film("a.avi", 12);
+  put_film("b.avi", 9);
+  config_.frame_extraction = "slide";
+  config_.frame_stride = 3;
+  const Dataset dataset = open();
+  ASSERT_EQ(dataset.samples.size(), 5u);  // three clips of a.avi, two of b.avi
+  std::vector<ImageCut> cuts;
+  for (const Sample& sample : dataset.samples) cuts.push_back(sample.cut());
+  std::vector<std::vector<uint8_t>> alone;
+  const auto bytes = [](const std::vector<Image>& frames) {
+    std::vector<uint8_t> all;
+    for (const Image& frame : frames) all.insert(all.end(), frame.rgb.begin(), frame.rgb.end());
+    return all;
+  };
+  for (const ImageCut& cut : cuts) alone.push_back(bytes(CutReader().read(cut)));
+  CutReader reader;
+  for (const size_t i : {0, 1, 2, 2, 0, 3, 1, 4}) EXPECT_EQ(bytes(reader.read(cuts[i])), alone[i]) << i;
+  ImageCut smaller = cuts[4];
+  smaller.bucket.width = 16;
+  EXPECT_EQ(reader.read(smaller)[0].width, 16);
+
+  std::vector<const ImageCut*> list;
+  for (const ImageCut& cut : cuts) list.push_back(&cut);
+  ReadAhead ahead(list);
+  for (const size_t i : {0, 1, 3, 4, 2}) EXPECT_EQ(bytes(ahead.take(i)), alone[i]) << i;
+
+  // The file was compared when its first clip came, and is open.
+  CutReader begun;
+  begun.read(cuts[0]);
+  fs::remove(dir_ / "a.avi");
+  EXPECT_EQ(bytes(begun.read(cuts[1])), alone[1]);
+  put_film("a.avi", 13);
+  EXPECT_THAT(error_of([&] { CutReader().read(cuts[1]); }), HasSubstr("a.avi: the file was changed"));
+  ReadAhead changed(list);
+  EXPECT_THAT(error_of([&] { changed.take(0); }), HasSubstr("a.avi: the file was changed"));
+  EXPECT_EQ(bytes(changed.take(3)), alone[3]);  // what fails is said where it is taken
 }
 
 TEST_F(Clips, OfFramesThatAreKept) {

@@ -193,8 +193,10 @@ ImageFile open_image(const std::filesystem::path& path);
 ImageFile open_video(const std::filesystem::path& path);
 // The pixels of a cut, not mirrored. Throws lh::Error(Code::data) where the file is no longer what it was.
 Image read_cut(const ImageCut& cut);
-// Those of a video's clip, frame by frame, or of its first frame where that is all that counts.
-std::vector<Image> read_clip(const ImageCut& cut);
+// What a cut makes of a whole image or frame.
+Image cut_of(const Image& whole, const ImageCut& cut);
+// Throws lh::Error(Code::data) where the file is no longer what it was.
+void require_unchanged(const ImageFile& file);
 // A mask cut to a bucket, not mirrored: each of its places from 0 to 1, [height, width]. Throws as read_cut does.
 std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at = {});
 

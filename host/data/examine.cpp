@@ -42,7 +42,7 @@ std::string good_answer(Facts facts, const std::string& content_hash, const Imag
 // Of its frames the middle one is looked at.
 std::string examine_video(const fs::path& path, const Examination& how) {
   const ImageFile file = open_video(path);
-  const Image image = read_frames(path, even_frames(file.frames, 1)).front();
+  const Image image = VideoFrames(path).at(even_frames(file.frames, 1).front());
   return good_answer({.width = image.width,
                       .height = image.height,
                       .frames = file.frames,

@@ -3,7 +3,6 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "data/clips.h"
 #include "data/codecs.h"
 #include "data/dataset.h"
 #include "data/video.h"
@@ -35,13 +34,15 @@ std::string hash_of_file(const fs::path& path) {
   return hash.hex();
 }
 
+}  // namespace
+
+void require_unchanged(const ImageFile& file) { require_unchanged(file, hash_of_file(file.path)); }
+
 Image cut_of(const Image& whole, const ImageCut& cut) {
   Image image = resize_and_crop(whole, cut.bucket.width, cut.bucket.height, cut.augment.at);
   recolour(image, cut.augment.hue, cut.augment.gamma);
   return image;
 }
-
-}  // namespace
 
 ImageFile open_image(const fs::path& path) {
   const std::vector<std::byte> bytes = read_image_file(path);
@@ -55,17 +56,6 @@ ImageFile open_video(const fs::path& path) {
 }
 
 Image read_cut(const ImageCut& cut) { return cut_of(decode_image(read_unchanged(cut.file), cut.file.path), cut); }
-
-std::vector<Image> read_clip(const ImageCut& cut) {
-  const ImageFile& file = cut.file;
-  if (!is_video_name(file.path)) return {read_cut(cut)};
-  require_unchanged(file, hash_of_file(file.path));
-  std::vector<int64_t> numbers = frames_of(file, cut.clip);
-  numbers.resize(cut.only_first ? 1 : static_cast<size_t>(cut.bucket.frames));
-  std::vector<Image> frames = read_frames(file.path, numbers);
-  for (Image& frame : frames) frame = cut_of(frame, cut);
-  return frames;
-}
 
 std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at) {
   const std::vector<std::byte> bytes = read_unchanged(mask.file);

@@ -56,21 +56,25 @@ void require_file(const fs::path& path) {
   if (fs::file_size(path, ignored) == 0) fail(Code::data, "the file is empty (0 bytes): fetch it anew or remove it");
 }
 
-// Calls function(reader) with the file open; what goes wrong names it.
+// What goes wrong in it names the file.
 template <typename Function>
-auto with_video(const fs::path& path, const Function& function) {
+auto naming(const fs::path& path, const Function& function) {
   try {
-    require_file(path);
-    if (reading().open == nullptr) fail(Code::data, "videos cannot be read: {}", reading().missing);
-    const std::unique_ptr<VideoReader> reader(reading().open(path.c_str(), max_image_pixels));
-    const ImageSize said = reader->stream().size;
-    if (said.width != 0 || said.height != 0) check_image_size(said.width, said.height);
-    return function(*reader);
+    return function();
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("video {}: {}", path.string(), error.what()));
   } catch (const std::runtime_error& error) {
     throw Error(Code::data, fmt::format("video {}: {}", path.string(), error.what()));
   }
+}
+
+std::unique_ptr<VideoReader> opened(const fs::path& path) {
+  require_file(path);
+  if (reading().open == nullptr) fail(Code::data, "videos cannot be read: {}", reading().missing);
+  std::unique_ptr<VideoReader> reader(reading().open(path.c_str(), max_image_pixels));
+  const ImageSize said = reader->stream().size;
+  if (said.width != 0 || said.height != 0) check_image_size(said.width, said.height);
+  return reader;
 }
 
 // The next frame, and the first one's size is one that images may have.
@@ -97,31 +101,36 @@ bool reads_videos() { return reading().open != nullptr; }
 std::string why_no_videos() { return reading().missing; }
 
 VideoInfo video_info(const fs::path& path) {
-  return with_video(path, [](VideoReader& reader) {
+  return naming(path, [&] {
+    const std::unique_ptr<VideoReader> reader = opened(path);
     VideoInfo info;
-    for (; next(reader, info.frames); ++info.frames)
+    for (; next(*reader, info.frames); ++info.frames)
       if (info.frames == max_video_frames)
         fail(Code::data, "more than {} frames: cut it into shorter clips", max_video_frames);
     if (info.frames == 0) fail(Code::data, "there is no frame in it that can be decoded: remove it");
-    info.size = upright(reader.stream());
-    info.fps = reader.stream().fps;
+    info.size = upright(reader->stream());
+    info.fps = reader->stream().fps;
     return info;
   });
 }
 
-std::vector<Image> read_frames(const fs::path& path, std::span<const int64_t> indices) {
-  if (!std::ranges::is_sorted(indices) || (!indices.empty() && indices.front() < 0))
-    fail(Code::internal, "video {}: frames are asked for in no ascending order", path.string());
-  return with_video(path, [&](VideoReader& reader) {
-    std::vector<Image> frames;
-    for (int64_t at = 0; frames.size() < indices.size(); ++at) {
-      if (!next(reader, at))
-        fail(Code::data, "frame {} is asked for, and it has {} (frames count from 0)", indices[frames.size()], at);
-      if (indices[frames.size()] != at) continue;
-      frames.push_back(apply_orientation(reader.picture(), reader.stream().orientation));
-      while (frames.size() < indices.size() && indices[frames.size()] == at) frames.push_back(frames.back());
-    }
-    return frames;
+VideoFrames::VideoFrames(fs::path path) : path_(std::move(path)) { open(); }
+
+VideoFrames::~VideoFrames() = default;
+
+void VideoFrames::open() {
+  naming(path_, [&] { reader_ = opened(path_); });
+  decoded_ = 0;
+}
+
+Image VideoFrames::at(int64_t number) {
+  if (number < 0) fail(Code::internal, "video {}: frame {} is asked for", path_.string(), number);
+  if (number < decoded_ - 1) open();
+  return naming(path_, [&] {
+    for (; decoded_ <= number; ++decoded_)
+      if (!next(*reader_, decoded_))
+        fail(Code::data, "frame {} is asked for, and it has {} (frames count from 0)", number, decoded_);
+    return apply_orientation(reader_->picture(), reader_->stream().orientation);
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,9 +30,24 @@ std::string why_no_videos();  // and what to install; empty where they are read
 // Decodes all of it. Throws lh::Error(Code::data) naming the file, what is wrong and what to do: no video, damaged,
 // without a frame, larger than images may be, longer than max_video_frames, or that videos cannot be read here.
 VideoInfo video_info(const std::filesystem::path& path);
-// The frames of these numbers, ascending, of which some may be the same; decodes up to the last of them. Throws as
-// video_info does, and where one is not there.
-std::vector<Image> read_frames(const std::filesystem::path& path, std::span<const int64_t> indices);
+
+class VideoReader;
+
+// The frames of one video. Throws as video_info does, and where one is not there.
+class VideoFrames {
+ public:
+  explicit VideoFrames(std::filesystem::path path);
+  ~VideoFrames();
+  // They count from 0. Decodes on to it, or from the first one where it lies before the last that was asked for.
+  Image at(int64_t number);
+
+ private:
+  void open();
+
+  std::filesystem::path path_;
+  std::unique_ptr<VideoReader> reader_;
+  int64_t decoded_ = 0;  // so many
+};
 
 // The frames that make a clip of `count`: spread evenly over all of a video, the first and the last among them; of a
 // clip of one the middle frame.

@@ -12,6 +12,7 @@
 #include "data/inpaint_mask.h"
 #include "data/video.h"
 #include "encode/latent_shape.h"
+#include "encode/read_ahead.h"
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "run/weights.h"
@@ -131,6 +132,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
   std::optional<VaePlan> plan;
   OwnedProgram program;
   Bucket bucket;
+  ReadAhead pixels(cuts);
   const auto make = [&](size_t index) {
     const ImageCut& cut = *cuts[index];
     if (!program || bucket != cut.bucket) {
@@ -141,7 +143,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    cache_.put(key(cut), {{"posterior", encode(cut, *plan, *program)}});
+    cache_.put(key(cut), {{"posterior", encode(cut, pixels.take(index), *plan, *program)}});
   };
   std::vector<std::string> keys;
   keys.reserve(cuts.size());
@@ -151,8 +153,9 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
     if (find(*cuts[i]) == nullptr) make(i);  // others' that cannot be read here
 }
 
-HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Program& program) const {
-  HostTensor pixels = images_to_tensor(read_clip(cut), cut.flip);
+HostTensor LatentEncoding::encode(const ImageCut& cut, const std::vector<Image>& images, const VaePlan& plan,
+                                  Program& program) const {
+  HostTensor pixels = images_to_tensor(images, cut.flip);
   const LatentSpec& spec = vae_.model.recipe().latents;
   pixels.desc.shape = latent_shape(spec, pixel_sizes(spec, cut.bucket), 1, 3);
   if (cut.only_first) pixels.data.resize(static_cast<size_t>(pixels.desc.bytes()));  // zero is grey

@@ -41,7 +41,7 @@ class LatentEncoding {
   const Encoder& encoder(const Bucket& bucket) const;
   std::string key(const ImageCut& cut) const;
   void encode(const std::vector<const ImageCut*>& cuts, World& world);
-  HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
+  HostTensor encode(const ImageCut& cut, const std::vector<Image>& images, const VaePlan& plan, Program& program) const;
   TensorCache::Check check(const ImageCut& cut) const;
   TensorCache::Entry find(const ImageCut& cut) { return cache_.find(key(cut), check(cut)); }
   TensorCache::Entry prepared(const ImageCut& cut);  // `posterior`: mean and deviation, float32 [1, (t,) h, w, 2C]

@@ -15,7 +15,11 @@ namespace {
 constexpr auto between_looks = std::chrono::milliseconds(50);
 
 void make_alone(const SharedWork& work) {
-  for (size_t i = 0; i < work.keys.size() && !stop_requested(); ++i) work.make(i);  // what is made stays in the cache
+  Progress progress(work.what, static_cast<int64_t>(work.keys.size()));
+  for (size_t i = 0; i < work.keys.size() && !stop_requested(); ++i) {
+    work.make(i);  // what is made stays in the cache
+    progress.update(static_cast<int64_t>(i) + 1, "");
+  }
 }
 
 }  // namespace

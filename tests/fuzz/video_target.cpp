@@ -36,10 +36,9 @@ bool video(Bytes input) {
     require(info.frames >= 1 && info.frames <= max_video_frames, "the count of frames is within the limits");
     require(info.fps >= 0, "the rate is a number");
     if (width * height > most_pixels) return;
-    const std::vector<int64_t> clip = even_frames(info.frames, 2);
-    const std::vector<Image> frames = read_frames(path, clip);
-    require(frames.size() == clip.size(), "every frame is there");
-    for (const Image& frame : frames) {
+    VideoFrames frames(path);
+    for (const int64_t number : even_frames(info.frames, 2)) {
+      const Image frame = frames.at(number);
       require(frame.width == width && frame.height == height, "frames have the size that was said");
       require(frame.rgb.size() == static_cast<size_t>(width * height * 3), "every pixel is there");
     }
