@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -19,42 +18,37 @@ inline uint16_t bf16_from_float(float f) {
 // Value of a float with `exponent_bits` and `mantissa_bits`, without infinities when `finite`.
 template <int exponent_bits, int mantissa_bits, bool finite>
 float float_from_small(uint32_t v) {
-  constexpr int bias = (1 << (exponent_bits - 1)) - 1;
-  constexpr uint32_t exponent_mask = (1u << exponent_bits) - 1, mantissa_mask = (1u << mantissa_bits) - 1;
-  const uint32_t exponent = (v >> mantissa_bits) & exponent_mask, mantissa = v & mantissa_mask;
-  const float sign = (v >> (exponent_bits + mantissa_bits)) != 0 ? -1.0f : 1.0f;
-  if (exponent == exponent_mask) {
-    if constexpr (finite) {
-      if (mantissa == mantissa_mask) return std::numeric_limits<float>::quiet_NaN();
-    } else {
-      return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-    }
-  }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits);
-  return sign * std::ldexp(static_cast<float>(mantissa | (1u << mantissa_bits)),
-                           static_cast<int>(exponent) - bias - mantissa_bits);
+  constexpr int bias = (1 << (exponent_bits - 1)) - 1, shift = 23 - mantissa_bits;
+  constexpr uint32_t sign_bit = 1u << (exponent_bits + mantissa_bits), first_normal = 1u << mantissa_bits;
+  constexpr uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;  // that of IEEE 754
+  constexpr float smallest = std::bit_cast<float>(static_cast<uint32_t>(128 - bias - mantissa_bits) << 23);
+  const uint32_t sign = (v & sign_bit) != 0 ? 0x80000000u : 0u, magnitude = v & (sign_bit - 1);
+  if (finite ? magnitude == sign_bit - 1 : magnitude > infinity) return std::numeric_limits<float>::quiet_NaN();
+  uint32_t bits = (magnitude << shift) + (static_cast<uint32_t>(127 - bias) << 23);
+  if (!finite && magnitude == infinity) bits = 0x7f800000u;
+  if (magnitude < first_normal) bits = std::bit_cast<uint32_t>(static_cast<float>(magnitude) * smallest);
+  return std::bit_cast<float>(bits | sign);
 }
 
 template <int exponent_bits, int mantissa_bits, bool finite>
 uint32_t small_from_float(float f) {
-  constexpr int bias = (1 << (exponent_bits - 1)) - 1;
-  constexpr uint32_t exponent_mask = (1u << exponent_bits) - 1, mantissa_mask = (1u << mantissa_bits) - 1;
-  constexpr uint32_t largest = finite ? (exponent_mask << mantissa_bits) | (mantissa_mask - 1)
-                                      : ((exponent_mask - 1) << mantissa_bits) | mantissa_mask;
-  const uint32_t sign = std::signbit(f) ? 1u << (exponent_bits + mantissa_bits) : 0u;
-  if (std::isnan(f)) return sign | (exponent_mask << mantissa_bits) | mantissa_mask;
-  const float magnitude = std::fabs(f);
-  if (std::isinf(f)) return finite ? sign | (exponent_mask << mantissa_bits) | mantissa_mask : sign | (largest + 1);
-  if (magnitude == 0.0f) return sign;
-  int exponent = std::ilogb(magnitude);
-  if (exponent < 1 - bias) exponent = 1 - bias;
-  // The quotient is exact in float, and nearbyint rounds halves to even.
-  const float steps = std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent));
-  const auto mantissa = static_cast<uint32_t>(steps);
-  const uint32_t code = mantissa + (static_cast<uint32_t>(exponent + bias - 1) << mantissa_bits);
+  constexpr int bias = (1 << (exponent_bits - 1)) - 1, shift = 23 - mantissa_bits;
+  constexpr uint32_t sign_bit = 1u << (exponent_bits + mantissa_bits), all_ones = sign_bit - 1;
+  constexpr uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+  constexpr uint32_t first_normal = static_cast<uint32_t>(128 - bias) << 23;
+  // Floats of this size have the steps of the subnormals: the sum is rounded to them.
+  constexpr float subnormal_shift = std::bit_cast<float>(static_cast<uint32_t>(128 - bias + shift) << 23);
+  const auto bits = std::bit_cast<uint32_t>(f);
+  const uint32_t sign = (bits >> 31) != 0 ? sign_bit : 0u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | all_ones;
+  if (magnitude < first_normal)
+    return sign | (std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + subnormal_shift) -
+                   std::bit_cast<uint32_t>(subnormal_shift));
+  const uint32_t rounded = magnitude + ((1u << (shift - 1)) - 1) + ((magnitude >> shift) & 1u);
+  const uint32_t code = (rounded >> shift) - (static_cast<uint32_t>(127 - bias) << mantissa_bits);
   // Above the largest: infinity, or NaN where there is none (as the casts of PyTorch do).
-  if (code > largest) return finite ? sign | (exponent_mask << mantissa_bits) | mantissa_mask : sign | (largest + 1);
-  return sign | code;
+  constexpr uint32_t above = finite ? all_ones : infinity;
+  return sign | (code < above ? code : above);
 }
 
 inline float float_from_f16(uint16_t v) { return float_from_small<5, 10, false>(v); }

@@ -1,6 +1,5 @@
 // Makes canonical tensors: chunked reads, fast conversion by tables, scales, row orders, channels-last.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -15,14 +14,6 @@ namespace {
 
 constexpr int64_t chunk_bytes = 16 << 20;
 constexpr int64_t least_elements = 1 << 16;  // that a thread converts
-
-uint16_t f16_from_float_fast(float f) {
-  const auto bits = std::bit_cast<uint32_t>(f);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude < 0x38800000u || magnitude >= 0x47800000u) return f16_from_float(f);  // subnormal, overflow, NaN
-  const uint32_t rounded = magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | rounded >> 13);
-}
 
 // Converts runs of elements from one type to another, times a factor. Small source types go through a table of all
 // their values, made with lh::convert, so that both ways round alike.
@@ -84,7 +75,7 @@ class Converter {
       const auto* in = static_cast<const float*>(src);
       auto* out = static_cast<uint16_t*>(dst);
       const bool half = to_ == DType::f16;
-      for (int64_t i = 0; i < count; ++i) out[i] = half ? f16_from_float_fast(in[i]) : bf16_from_float(in[i]);
+      for (int64_t i = 0; i < count; ++i) out[i] = half ? f16_from_float(in[i]) : bf16_from_float(in[i]);
       return;
     }
     if (factor_ == 1.0f) return convert(from_, src, to_, dst, count);
