@@ -18,9 +18,9 @@ void check_adamw_update(const lk_adamw_update_params& p) {
   }
   check.separate(LK_ARG(p, p), {LK_ARG(p, m), LK_ARG(p, v)});
   check.separate(LK_ARG(p, m), {LK_ARG(p, v)});
-  check.require(p.beta1 >= 0 && p.beta1 < 1, "beta1", "0 <= beta1 < 1", std::to_string(p.beta1));
-  check.require(p.beta2 >= 0 && p.beta2 < 1, "beta2", "0 <= beta2 < 1", std::to_string(p.beta2));
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.beta1 >= 0 && p.beta1 < 1, "beta1", "0 <= beta1 < 1", p.beta1);
+  check.require(p.beta2 >= 0 && p.beta2 < 1, "beta2", "0 <= beta2 < 1", p.beta2);
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.finite("weight_decay", p.weight_decay);
 }
 

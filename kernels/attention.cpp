@@ -13,8 +13,9 @@ void check_inputs(const lk::Check& check, const Params& p) {
   check.rank(LK_LINES(p, k), 4, 4);
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], depth = p.q.dims[3];
   const int64_t keys = p.k.dims[1], key_heads = p.k.dims[2];
-  check.require(heads % key_heads == 0, "k", "a number of heads that divides the " + std::to_string(heads) + " of q",
-                std::to_string(key_heads));
+  check.require(
+      heads % key_heads == 0, "k",
+      [&] { return "a number of heads that divides the " + std::to_string(heads) + " of q"; }, key_heads);
   check.shape(LK_LINES(p, k), {batch, keys, key_heads, depth});
   check.floating(LK_LINES(p, v));
   check.shape(LK_LINES(p, v), {batch, keys, key_heads, depth});
@@ -33,7 +34,7 @@ void check_inputs(const lk::Check& check, const Params& p) {
   }
   check.finite("scale", p.scale);
   check.finite("soft_cap", p.soft_cap);
-  check.require(p.soft_cap >= 0, "soft_cap", "0 (none) or a value above 0", std::to_string(p.soft_cap));
+  check.require(p.soft_cap >= 0, "soft_cap", "0 (none) or a value above 0", p.soft_cap);
 }
 
 void check_attention(const lk_attention_params& p) {

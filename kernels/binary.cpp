@@ -7,7 +7,7 @@ namespace {
 
 void check_binary(const lk_binary_params& p) {
   const lk::Check check("binary");
-  check.require(p.kind >= LK_ADD && p.kind <= LK_GREATER, "kind", "0 to 10", std::to_string(p.kind));
+  check.require(p.kind >= LK_ADD && p.kind <= LK_GREATER, "kind", "0 to 10", p.kind);
   check.number(LK_ARG(p, a));
   check.number_like(LK_ARG(p, b), LK_ARG(p, a));
   check.require(p.kind != LK_DIV || p.a.dtype != LK_I32, "kind", "no division of i32", "LK_DIV");

@@ -73,23 +73,25 @@ void Check::tensor(Arg arg) const {
   dimensions(arg);
   const lk_dtype dtype = arg.tensor->dtype;
   require(dtype != LK_NF4, arg.name, "another type than nf4, which weights of linear layers have", "nf4");
-  require(lk_dtype_size(dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(dtype));
+  require(lk_dtype_size(dtype) > 0, arg.name, "a known dtype", [&] { return "dtype " + std::to_string(dtype); });
 }
 
 void Check::dimensions(Arg arg) const {
   const lk_tensor& t = *arg.tensor;
   require(t.data != nullptr, arg.name, "a tensor", "data NULL");
-  require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8", "rank " + std::to_string(t.rank));
+  require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8",
+          [&] { return "rank " + std::to_string(t.rank); });
   for (const int64_t dim : shape_of(t)) {
-    require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
+    require(dim >= 1, arg.name, "every dimension to be at least 1", shape_of(t));
   }
   require(addressable(t), arg.name, "as many elements as memory can hold",
-          "shape " + shape_text(shape_of(t)) + ", " + strides_text(t));
+          [&] { return "shape " + shape_text(shape_of(t)) + ", " + strides_text(t); });
+  const auto strides = [&] { return strides_text(t); };
   const std::optional<Lines> lines = lines_of(t);
   if (arg.in_lines) {
-    require(lines.has_value(), arg.name, "dense, or lines of last axes at one pitch", strides_text(t));
+    require(lines.has_value(), arg.name, "dense, or lines of last axes at one pitch", strides);
   } else {
-    require(lines && lines->dense(), arg.name, "dense", strides_text(t));
+    require(lines && lines->dense(), arg.name, "dense", strides);
   }
 }
 
@@ -117,14 +119,15 @@ void Check::weight(Arg arg, Arg scale) const {
   if (!present(factors)) return;
   dtype(scale, LK_F32);
   const int64_t count = lk_numel(&factors), rows = weight.dims[0];
-  require(count == 1 || (factors.rank == 1 && count == rows), scale.name,
-          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(factors)));
+  require(
+      count == 1 || (factors.rank == 1 && count == rows), scale.name,
+      [&] { return "one element or shape " + shape_text(Shape(&rows, 1)); }, shape_of(factors));
 }
 
 void Check::products(lk_products products, Arg weight) const {
   if (products == LK_PRODUCTS_WIDE) return;
   const bool integers = products == LK_PRODUCTS_I8;
-  require(products == LK_PRODUCTS_E4M3 || integers, "products", "one of LK_PRODUCTS_...", std::to_string(products));
+  require(products == LK_PRODUCTS_E4M3 || integers, "products", "one of LK_PRODUCTS_...", products);
   if (!present(*weight.tensor)) return;
   const lk_dtype dtype = weight.tensor->dtype;
   require(integers ? dtype == LK_I8 : is_fp8(dtype), weight.name,
@@ -154,8 +157,9 @@ void Check::broadcast(Arg y, std::initializer_list<Arg> inputs) const {
     if (dims.size() > expected.size()) expected.insert(expected.begin(), dims.size() - expected.size(), 1);
     for (size_t i = 0; i < dims.size(); ++i) {
       int64_t& size = expected[expected.size() - dims.size() + i];
-      require(dims[i] == size || dims[i] == 1 || size == 1, input.name,
-              "a shape that broadcasts with " + shape_text(expected), shape_text(dims));
+      require(
+          dims[i] == size || dims[i] == 1 || size == 1, input.name,
+          [&] { return "a shape that broadcasts with " + shape_text(expected); }, dims);
       if (size == 1) size = dims[i];
     }
   }
@@ -165,9 +169,11 @@ void Check::broadcast(Arg y, std::initializer_list<Arg> inputs) const {
 void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
   dimensions(arg);
   const int32_t rank = arg.tensor->rank;
-  const std::string range =
-      lowest == highest ? std::to_string(lowest) : std::to_string(lowest) + " to " + std::to_string(highest);
-  require(rank >= lowest && rank <= highest, arg.name, "rank " + range, "shape " + shape_text(shape_of(*arg.tensor)));
+  const auto range = [&] {
+    return "rank " + std::to_string(lowest) + (lowest == highest ? "" : " to " + std::to_string(highest));
+  };
+  require(rank >= lowest && rank <= highest, arg.name, range,
+          [&] { return "shape " + shape_text(shape_of(*arg.tensor)); });
 }
 
 void Check::shape(Arg arg, Shape expected) const {
@@ -194,7 +200,7 @@ void Check::optional_per_image(Arg arg, const lk_tensor& x) const {
 void Check::angles(Arg x, Arg cos, Arg sin) const {
   const int64_t* const dims = x.tensor->dims;
   const int64_t half = dims[3] / 2;
-  require(dims[3] % 2 == 0, x.name, "an even last axis", shape_text(shape_of(*x.tensor)));
+  require(dims[3] % 2 == 0, x.name, "an even last axis", shape_of(*x.tensor));
   dtype(cos, LK_F32);
   rank(cos, 2, 3);
   const int64_t width = cos.tensor->dims[cos.tensor->rank - 1] == dims[3] ? dims[3] : half;
@@ -209,15 +215,17 @@ void Check::angles(Arg x, Arg cos, Arg sin) const {
 
 void Check::scalar_f32(Arg arg) const {
   dtype(arg, LK_F32);
-  require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));
+  require(lk_numel(arg.tensor) == 1, arg.name, "one element",
+          [&] { return "shape " + shape_text(shape_of(*arg.tensor)); });
 }
 
 void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {
   if (!present(*output.tensor)) return;
   for (const Arg& input : inputs) {
     if (!present(*input.tensor)) continue;
-    require(!overlap(*output.tensor, *input.tensor), output.name, std::string("no overlap with ") + input.name,
-            "shared memory");
+    require(
+        !overlap(*output.tensor, *input.tensor), output.name,
+        [&] { return std::string("no overlap with ") + input.name; }, "shared memory");
   }
 }
 
@@ -231,11 +239,11 @@ void Check::in_place_or_separate(Arg output, Arg input) const {
 }
 
 void Check::positive(const char* name, double value) const {
-  require(std::isfinite(value) && value > 0, name, "a finite value above 0", std::to_string(value));
+  require(std::isfinite(value) && value > 0, name, "a finite value above 0", value);
 }
 
 void Check::finite(const char* name, double value) const {
-  require(std::isfinite(value), name, "a finite value", std::to_string(value));
+  require(std::isfinite(value), name, "a finite value", value);
 }
 
 }  // namespace lk

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backend.h"
@@ -26,6 +27,21 @@ using Shape = std::span<const int64_t>;
 inline bool present(const lk_tensor& tensor) { return tensor.data != nullptr; }
 inline Shape shape_of(const lk_tensor& tensor) { return {tensor.dims, static_cast<size_t>(tensor.rank)}; }
 LK_API std::string shape_text(Shape shape);
+
+// What a check says: a text, a number, a shape, or a function that makes a text. Every launch is checked, and none of
+// its texts is made unless it is wrong.
+template <typename What>
+std::string text_of(const What& what) {
+  if constexpr (std::is_invocable_v<const What&>)
+    return what();
+  else if constexpr (std::is_convertible_v<const What&, Shape>)
+    return shape_text(what);
+  else if constexpr (std::is_arithmetic_v<What> || std::is_enum_v<What>)
+    return std::to_string(what);
+  else
+    return what;
+}
+
 std::vector<int64_t> with_last(const lk_tensor& tensor, int64_t size);  // its shape with the last axis replaced
 
 class Check {
@@ -33,8 +49,9 @@ class Check {
   explicit Check(const char* op) : op_(op) {}
 
   [[noreturn]] void fail(const char* name, const std::string& expected, const std::string& found) const;
-  void require(bool good, const char* name, const std::string& expected, const std::string& found) const {
-    if (!good) fail(name, expected, found);
+  template <typename Expected, typename Found>
+  void require(bool good, const char* name, const Expected& expected, const Found& found) const {
+    if (!good) fail(name, text_of(expected), text_of(found));
   }
 
   // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1, dense unless the

@@ -6,7 +6,7 @@ namespace {
 
 void check_clip_grad_norm(const lk_clip_grad_norm_params& p) {
   const lk::Check check("clip_grad_norm");
-  check.require(p.count >= 0, "count", "at least 0", std::to_string(p.count));
+  check.require(p.count >= 0, "count", "at least 0", p.count);
   check.require(p.gradients != nullptr || p.count == 0, "gradients", "an array of tensors", "NULL");
   check.scalar_f32(LK_ARG(p, norm));
   for (int64_t i = 0; i < p.count; ++i) {

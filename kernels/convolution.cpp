@@ -30,7 +30,8 @@ Window spatial(const Params& p) {
 
 void check_window(const lk::Check& check, const Window& window) {
   const auto at_least = [&](int32_t lowest, const char* name, int32_t found) {
-    check.require(found >= lowest, name, "at least " + std::to_string(lowest), std::to_string(found));
+    check.require(
+        found >= lowest, name, [&] { return "at least " + std::to_string(lowest); }, found);
   };
   for (const Window::Axis& a : window.axes) {
     at_least(1, a.stride_name, a.stride);
@@ -46,10 +47,12 @@ void check_shapes(const lk::Check& check, const Window& window, lk::Shape x, lk:
   check.floating(weight);
   check.rank(weight, rank, rank);
   const lk::Shape w = lk::shape_of(*weight.tensor);
-  const std::string groups = std::to_string(window.groups);
-  check.require(x.back() % window.groups == 0, "groups", "a divisor of " + std::to_string(x.back()) + " channels",
-                groups);
-  check.require(w[0] % window.groups == 0, "groups", "a divisor of " + std::to_string(w[0]) + " outputs", groups);
+  check.require(
+      x.back() % window.groups == 0, "groups", [&] { return "a divisor of " + std::to_string(x.back()) + " channels"; },
+      window.groups);
+  check.require(
+      w[0] % window.groups == 0, "groups", [&] { return "a divisor of " + std::to_string(w[0]) + " outputs"; },
+      window.groups);
   check.shape(weight, lk::with_last(*weight.tensor, x.back() / window.groups));
   std::vector<int64_t> expected(x.begin(), x.end());
   expected.back() = w[0];
@@ -58,8 +61,11 @@ void check_shapes(const lk::Check& check, const Window& window, lk::Shape x, lk:
     const int64_t padded = x[i + 1] + a.before + a.after;
     check.require(
         w[i + 1] <= padded, weight.name,
-        "a window within the padded image, at most " + std::to_string(padded) + " on axis " + std::to_string(i + 1),
-        lk::shape_text(w));
+        [&] {
+          return "a window within the padded image, at most " + std::to_string(padded) + " on axis " +
+                 std::to_string(i + 1);
+        },
+        w);
     expected[i + 1] = (padded - w[i + 1]) / a.stride + 1;
   }
   check.floating(y);

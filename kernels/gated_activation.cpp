@@ -5,7 +5,7 @@
 
 void lk::check_gate(const Check& check, const char* name, lk_unary_kind kind) {
   check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH, name,
-                "LK_SILU, LK_GELU_ERF or LK_GELU_TANH (0 to 2)", std::to_string(kind));
+                "LK_SILU, LK_GELU_ERF or LK_GELU_TANH (0 to 2)", kind);
 }
 
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // Those of a layer's output, and the sigmoid, which gates what no layer makes.
 void check_kind(const lk::Check& check, lk_unary_kind kind) {
   check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH || kind == LK_SIGMOID, "kind",
-                "LK_SILU, LK_GELU_ERF, LK_GELU_TANH or LK_SIGMOID (0 to 2, 4)", std::to_string(kind));
+                "LK_SILU, LK_GELU_ERF, LK_GELU_TANH or LK_SIGMOID (0 to 2, 4)", kind);
 }
 
 void check_gated_activation(const lk_gated_activation_params& p) {

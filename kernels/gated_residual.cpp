@@ -7,10 +7,10 @@ namespace {
 // Whether z is normed, and the norm's weight.
 template <class Params>
 void check_norm(const lk::Check& check, const Params& p, int64_t channels) {
-  check.require(p.rms == 0 || p.rms == 1, "rms", "0 or 1", std::to_string(p.rms));
+  check.require(p.rms == 0 || p.rms == 1, "rms", "0 or 1", p.rms);
   check.optional(LK_ARG(p, weight), {channels});
   check.require(p.rms == 1 || !lk::present(p.weight), "weight", "data NULL where rms is 0", "data");
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
 }
 
 void check_gated_residual(const lk_gated_residual_params& p) {

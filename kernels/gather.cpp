@@ -10,7 +10,8 @@ std::vector<int64_t> taken_shape(const lk::Check& check, lk::Arg x, lk::Arg inde
   check.dtype(index, LK_I32);
   check.rank(index, 1, 2);
   const lk::Shape rows = lk::shape_of(*x.tensor), places = lk::shape_of(*index.tensor);
-  check.require(places[0] == rows[0], index.name, std::to_string(rows[0]) + " samples", lk::shape_text(places));
+  check.require(
+      places[0] == rows[0], index.name, [&] { return std::to_string(rows[0]) + " samples"; }, places);
   std::vector<int64_t> shape(places.begin(), places.end());
   shape.insert(shape.end(), rows.begin() + 2, rows.end());
   return shape;

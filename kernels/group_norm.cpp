@@ -9,13 +9,14 @@ void check_group_norm(const lk_group_norm_params& p) {
   check.floating(LK_ARG(p, x));
   check.rank(LK_ARG(p, x), 2, LK_MAX_RANK);
   const int64_t channels = p.x.dims[p.x.rank - 1];
-  check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
-                "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
+  check.require(
+      p.groups >= 1 && channels % p.groups == 0, "groups",
+      [&] { return "a divisor of the " + std::to_string(channels) + " channels"; }, p.groups);
   check.optional(LK_ARG(p, weight), {channels});
   check.optional(LK_ARG(p, bias), {channels});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, bias)});
 }
 
@@ -26,10 +27,11 @@ void check_group_norm_backward(const lk_group_norm_backward_params& p) {
   check.floating(LK_ARG(p, dy));
   check.shape(LK_ARG(p, dy), lk::shape_of(p.x));
   const int64_t channels = p.x.dims[p.x.rank - 1];
-  check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
-                "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
+  check.require(
+      p.groups >= 1 && channels % p.groups == 0, "groups",
+      [&] { return "a divisor of the " + std::to_string(channels) + " channels"; }, p.groups);
   check.optional(LK_ARG(p, weight), {channels});
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
   check.optional(LK_ARG(p, dweight), {channels});
   check.optional(LK_ARG(p, dbias), {channels});

@@ -13,7 +13,7 @@ void check_layer_norm(const lk_layer_norm_params& p) {
   check.optional(LK_ARG(p, bias), {channels});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, bias)});
 }
 
@@ -25,7 +25,7 @@ void check_layer_norm_backward(const lk_layer_norm_backward_params& p) {
   check.shape(LK_ARG(p, dy), lk::shape_of(p.x));
   const int64_t channels = p.x.dims[p.x.rank - 1];
   check.optional(LK_ARG(p, weight), {channels});
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
   check.optional(LK_ARG(p, dweight), {channels});
   check.optional(LK_ARG(p, dbias), {channels});

@@ -32,17 +32,18 @@ void check_adapter(const lk::Check& check, const Params& p) {
 // What an activation adds to a layer: a tensor of the columns it takes, or half as many.
 void check_activated(const lk::Check& check, const lk_lora_forward_params& p, const lk::Arg& activated) {
   const int64_t columns = p.up.dims[0];
-  check.require(p.gates == 0 || p.gates == 1, "gates", "0 or 1", std::to_string(p.gates));
+  check.require(p.gates == 0 || p.gates == 1, "gates", "0 or 1", p.gates);
   if (p.gates != 0)
     lk::check_gate(check, "activation", p.activation);
   else
     check.require(p.activation == LK_GELU_ERF || p.activation == LK_GELU_TANH, "activation",
-                  "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", std::to_string(p.activation));
-  check.require(p.activated_from >= 0 && p.activated_from < columns, "activated_from",
-                "0 to " + std::to_string(columns - 1), std::to_string(p.activated_from));
+                  "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", p.activation);
+  check.require(
+      p.activated_from >= 0 && p.activated_from < columns, "activated_from",
+      [&] { return "0 to " + std::to_string(columns - 1); }, p.activated_from);
   const int64_t active = columns - p.activated_from;
   check.require(p.gates == 0 || active % 2 == 0, "activated_from",
-                "an even number of columns behind it, of which half gate", std::to_string(active));
+                "an even number of columns behind it, of which half gate", active);
   check.floating(activated);
   check.shape(activated, lk::with_last(p.x, p.gates != 0 ? active / 2 : active));
 }

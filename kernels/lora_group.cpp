@@ -31,7 +31,7 @@ std::vector<lk::Arg> written_by(const lk_lora_backward_params& p) {
 
 // Of two layers whose y differ in nothing but their numbers.
 void check_gating(const lk::Check& check, const lk_lora_group_forward_params& p) {
-  check.require(p.count == 2, "count", "2 where one layer gates the other", std::to_string(p.count));
+  check.require(p.count == 2, "count", "2 where one layer gates the other", p.count);
   lk::check_gate(check, "activation", p.activation);
   const lk_tensor& y = p.layers[0].y;
   check.dtype({"layer 1: y", &p.layers[1].y}, y.dtype);

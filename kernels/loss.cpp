@@ -6,7 +6,7 @@ namespace {
 
 template <class Params>
 void check_pair(const lk::Check& check, const Params& p) {
-  check.require(p.kind >= LK_MSE && p.kind <= LK_PSEUDO_HUBER, "kind", "0 to 3", std::to_string(p.kind));
+  check.require(p.kind >= LK_MSE && p.kind <= LK_PSEUDO_HUBER, "kind", "0 to 3", p.kind);
   if ((p.kind == LK_HUBER || p.kind == LK_PSEUDO_HUBER) && !lk::present(p.deltas)) check.positive("delta", p.delta);
   check.floating(LK_ARG(p, prediction));
   check.rank(LK_ARG(p, prediction), 1, LK_MAX_RANK);

@@ -12,7 +12,7 @@ void check_loss_scale_update(const lk_loss_scale_update_params& p) {
   check.positive("growth", p.growth);
   check.positive("backoff", p.backoff);
   check.positive("largest", p.largest);
-  check.require(p.growth_interval >= 1, "growth_interval", "at least 1", std::to_string(p.growth_interval));
+  check.require(p.growth_interval >= 1, "growth_interval", "at least 1", p.growth_interval);
   check.separate(LK_ARG(p, state), {LK_ARG(p, norm)});
 }
 

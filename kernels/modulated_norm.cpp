@@ -7,10 +7,10 @@ namespace {
 // The kind of the norm, and its weight, which layer norm has none of.
 template <class Params>
 void check_norm(const lk::Check& check, const Params& p) {
-  check.require(p.rms == 0 || p.rms == 1, "rms", "0 or 1", std::to_string(p.rms));
+  check.require(p.rms == 0 || p.rms == 1, "rms", "0 or 1", p.rms);
   check.optional(LK_ARG(p, weight), {p.x.dims[2]});
   check.require(p.rms == 1 || !lk::present(p.weight), "weight", "data NULL where rms is 0", "data");
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
 }
 
 void check_modulated_norm(const lk_modulated_norm_params& p) {

@@ -11,9 +11,10 @@ void check_permute(const lk_permute_params& p) {
   uint32_t seen = 0;
   for (int32_t i = 0; i < p.x.rank; ++i) {
     const int32_t axis = p.axes[i];
-    check.require(axis >= 0 && axis < p.x.rank && (seen >> axis & 1u) == 0, "axes",
-                  "a permutation of the " + std::to_string(p.x.rank) + " axes",
-                  lk::shape_text(std::vector<int64_t>(p.axes, p.axes + p.x.rank)));
+    check.require(
+        axis >= 0 && axis < p.x.rank && (seen >> axis & 1u) == 0, "axes",
+        [&] { return "a permutation of the " + std::to_string(p.x.rank) + " axes"; },
+        [&] { return lk::shape_text(std::vector<int64_t>(p.axes, p.axes + p.x.rank)); });
     seen |= 1u << axis;
     expected.push_back(p.x.dims[axis]);
   }

@@ -55,8 +55,8 @@ bool stored_type(lk_dtype dtype) {
 }
 
 void check_range(const lk::Check& check, const char* name, int64_t value, int64_t low, int64_t high) {
-  check.require(value >= low && value <= high, name, std::to_string(low) + " to " + std::to_string(high),
-                std::to_string(value));
+  check.require(
+      value >= low && value <= high, name, [&] { return std::to_string(low) + " to " + std::to_string(high); }, value);
 }
 
 void check_stored(const lk::Check& check, const std::string& name, const lk_tensor& x) {
@@ -81,8 +81,8 @@ void check_input(const lk::Check& check, const std::string& name, const lk_point
   bool fits = shape.size() <= domain.size();
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = shape[i] == 1 || shape[i] == domain[domain.size() - shape.size() + i];
-  check.require(fits, name.c_str(), "a shape that broadcasts to the outputs' " + lk::shape_text(domain),
-                lk::shape_text(shape));
+  check.require(
+      fits, name.c_str(), [&] { return "a shape that broadcasts to the outputs' " + lk::shape_text(domain); }, shape);
 }
 
 void check_instruction(const lk::Check& check, size_t index, const PointwiseProgram& program) {
@@ -100,7 +100,7 @@ void check_instruction(const lk::Check& check, size_t index, const PointwiseProg
   check_range(check, operands.c_str(), instruction.operands[1], 0, static_cast<int64_t>(program.inputs.size()) - 1);
   const lk_pointwise_input& step = program.inputs[static_cast<size_t>(instruction.operands[1])];
   check.require(step.x.dtype == LK_I32 && lk_numel(&step.x) == 1, operands.c_str(), "a step, i32 [1]",
-                std::string(lk_dtype_name(step.x.dtype)) + " " + lk::shape_text(lk::shape_of(step.x)));
+                [&] { return std::string(lk_dtype_name(step.x.dtype)) + " " + lk::shape_text(lk::shape_of(step.x)); });
 }
 
 // An output may stand in the place of an input whose element i nothing but element i reads.
@@ -129,9 +129,10 @@ void check_reduced(const lk::Check& check, const std::string& name, const lk_poi
   bool fits = output.y.rank == program.domain.rank && program.count > 0;
   for (int32_t i = 0; fits && i < output.y.rank; ++i)
     fits = output.y.dims[i] == 1 || output.y.dims[i] == program.domain.dims[i];
-  check.require(fits, name.c_str(),
-                "1 or the same size on every axis of " + lk::shape_text(lk::shape_of(program.domain)),
-                lk::shape_text(lk::shape_of(output.y)));
+  check.require(
+      fits, name.c_str(),
+      [&] { return "1 or the same size on every axis of " + lk::shape_text(lk::shape_of(program.domain)); },
+      lk::shape_of(output.y));
 }
 
 void check_reduction(const lk::Check& check, const PointwiseProgram& program) {

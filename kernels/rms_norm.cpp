@@ -12,7 +12,7 @@ void check_rms_norm(const lk_rms_norm_params& p) {
   check.optional(LK_ARG(p, weight), {channels});
   check.floating(LK_LINES(p, y));
   check.shape(LK_LINES(p, y), lk::shape_of(p.x));
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.separate(LK_LINES(p, y), {LK_LINES(p, x), LK_ARG(p, weight)});
 }
 
@@ -24,7 +24,7 @@ void check_rms_norm_backward(const lk_rms_norm_backward_params& p) {
   check.shape(LK_LINES(p, dy), lk::shape_of(p.x));
   const int64_t channels = p.x.dims[p.x.rank - 1];
   check.optional(LK_ARG(p, weight), {channels});
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
   check.optional(LK_LINES(p, dx), lk::shape_of(p.x));
   check.optional(LK_ARG(p, dweight), {channels});
   for (const lk::Arg& output : {LK_LINES(p, dx), LK_ARG(p, dweight)}) {

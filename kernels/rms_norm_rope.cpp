@@ -14,7 +14,7 @@ void check_operands(const lk::Check& check, const Params& p) {
   check.require(p.interleaved == 0 || p.cos.dims[p.cos.rank - 1] * 2 == p.x.dims[3], "cos",
                 "an angle for each pair of neighbours", "one for each number");
   check.optional(LK_ARG(p, weight), {p.x.dims[3]});
-  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.require(p.eps >= 0, "eps", "at least 0", p.eps);
 }
 
 void check_rms_norm_rope(const lk_rms_norm_rope_params& p) {

@@ -11,7 +11,7 @@ void check_timestep_embedding(const lk_timestep_embedding_params& p) {
   check.floating(LK_ARG(p, y));
   check.rank(LK_ARG(p, y), 2, 2);
   check.shape(LK_ARG(p, y), {p.t.dims[0], p.y.dims[1]});
-  check.require(p.y.dims[1] % 2 == 0, "y", "an even last axis", lk::shape_text(lk::shape_of(p.y)));
+  check.require(p.y.dims[1] % 2 == 0, "y", "an even last axis", lk::shape_of(p.y));
   check.positive("max_period", p.max_period);
   check.finite("scale", p.scale);
   check.separate(LK_ARG(p, y), {LK_ARG(p, t)});

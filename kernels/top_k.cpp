@@ -11,7 +11,8 @@ void check_chosen(const lk::Check& check, lk::Arg x, lk::Arg values, lk::Arg ind
   check.floating(values);
   check.rank(values, x.tensor->rank, x.tensor->rank);
   const int64_t size = lk::shape_of(*x.tensor).back(), k = lk::shape_of(*values.tensor).back();
-  check.require(k <= size, values.name, "at most " + std::to_string(size) + " of the last axis", std::to_string(k));
+  check.require(
+      k <= size, values.name, [&] { return "at most " + std::to_string(size) + " of the last axis"; }, k);
   check.shape(values, lk::with_last(*x.tensor, k));
   check.dtype(index, LK_I32);
   check.shape(index, lk::with_last(*x.tensor, k));

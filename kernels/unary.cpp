@@ -8,16 +8,18 @@
 namespace {
 
 void check_kind(const lk::Check& check, lk_unary_kind kind) {
-  check.require(kind >= LK_SILU && kind <= LK_ROUND, "kind", "0 to 20", std::to_string(kind));
+  check.require(kind >= LK_SILU && kind <= LK_ROUND, "kind", "0 to 20", kind);
 }
 
 void check_whole(const lk::Check& check, const char* name, float value) {
   check.require(std::fabs(value) <= 16777216.0f && value == std::nearbyint(value), name,
-                "a whole number from -2^24 to 2^24 for i32", std::to_string(value));
+                "a whole number from -2^24 to 2^24 for i32", value);
 }
 
 void check_integer(const lk::Check& check, const lk_unary_params& p) {
-  check.require(lk::integer_unary_kind(p.kind), "x", "f32, f16 or bf16 for kind " + std::to_string(p.kind), "i32");
+  check.require(
+      lk::integer_unary_kind(p.kind), "x", [&] { return "f32, f16 or bf16 for kind " + std::to_string(p.kind); },
+      "i32");
   if (p.kind != LK_AFFINE && p.kind != LK_CLAMP) return;
   check_whole(check, "a", p.a);
   check_whole(check, "b", p.b);
