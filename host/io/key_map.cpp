@@ -57,6 +57,9 @@ bool KeyPattern::match(size_t index, std::string_view rest, Values& values) cons
 }
 
 std::optional<KeyPattern::Values> KeyPattern::match(std::string_view key) const {
+  // Every key of a file meets every pattern of every plugin, and nearly all differ in the text at an end.
+  if (!parts_.empty() && !parts_.front().hole && !key.starts_with(parts_.front().text)) return std::nullopt;
+  if (!parts_.empty() && !parts_.back().hole && !key.ends_with(parts_.back().text)) return std::nullopt;
   Values values;
   if (!match(0, key, values)) return std::nullopt;
   return values;
