@@ -352,11 +352,15 @@ Injected injected(Config config, const fs::path& lora) {
     p.live_text->bind(arena.data(), weights, adapters);
     p.live_text->encode(prompts_of(p.requests, p.model.recipe()));
   }
-  const SampleRequest& request = p.requests.front();
   p.latents.prepare(cuts_of(p.requests, p.images));
-  return {p.samples->denoise(request, p.text, p.images.make(request.images, request.cut(), request.posterior()),
-                             [] { return false; }),
-          adapters.modules(), p.model.spec()};
+  Injected all{{}, adapters.modules(), p.model.spec()};
+  p.samples->denoise(
+      {p.requests.front()}, p.text,
+      {.images = [&](const SampleRequest& one) { return p.images.make(one.images, one.cut(), one.posterior()); },
+       .stop = [] { return false; },
+       .use = {},
+       .made = [&](size_t, const HostTensor& latents) { all.latents = latents; }});
+  return all;
 }
 
 // Latents of the same request with files merged into the weights when these are loaded.

@@ -247,6 +247,14 @@ TEST(Wan, AFolderOfTwoExpertsSaysWhichItHas) {
   put(dir / "model" / "model_index.json", R"({"_class_name": "WanPipeline", "boundary_ratio": 0.875})");
   EXPECT_EQ(Model(built_plugins(), config, "").recipe().variant, "wan2.2-high-noise");
   EXPECT_EQ(Model(built_plugins(), with_variant(config, "wan2.2-low-noise"), "").recipe().variant, "wan2.2-low-noise");
+  fs::copy(dir / "model/transformer", dir / "model/transformer_2");
+  for (const auto& [variant, folder] : {std::pair{"wan2.2-high-noise", "transformer"},
+                                        {"wan2.2", "transformer"},
+                                        {"wan2.2-low-noise", "transformer_2"}}) {
+    const Model model(built_plugins(), with_variant(config, variant), "");
+    EXPECT_EQ(model.checkpoint().file_of("patch_embedding.weight").parent_path(), dir / "model" / folder) << variant;
+    for (const char* part : {"vae", "umt5"}) EXPECT_TRUE(model.checkpoint().has(part)) << variant;
+  }
 }
 
 // Those that are shown a first frame have 36 channels, which say nothing of which expert it is.

@@ -2,11 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/expert_loras.h"
 #include "compile/model_loras.h"
-#include "compile/plugin_lora.h"
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -55,18 +56,20 @@ int run_sample(const Options& options) {
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin, images_of);
-  std::vector<LoraInput> loras = sample_loras(registry, config.model);
-  for (LoraInput lora : options.loras) {
-    lora.foreign = plugin_lora(registry, Safetensors(lora.path));
-    loras.push_back(std::move(lora));
-  }
-  model.merge(loras);
+  LorasByExpert loras = loras_by_expert(registry, model, options.loras);
+  std::vector<LoraInput> own = sample_loras(registry, config.model);
+  const Expert* const expert = expert_of(model);
+  if (expert != nullptr) std::ranges::move(loras_of_expert(registry, config.model, *expert), std::back_inserter(own));
+  std::ranges::move(loras[expert != nullptr ? expert->name : ""], std::back_inserter(own));
+  model.merge(own);
+  OtherExperts experts(registry, config.model, model, images_of, loras);
+  check_experts(model, experts, loras);
   const Recipe& recipe = model.recipe();
   check_model(model, compute_dtype(config.train.dtype));
   const DType compute = compute_dtype(config.train.dtype);
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
-  const std::vector<SampleRequest> requests = requests_of(config, recipe);
+  const std::vector<SampleRequest> requests = requests_of(config, recipe, experts.shares());
   check_name(options.output, requests);
   device.limit_memory(limit);
   TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
@@ -80,7 +83,7 @@ int run_sample(const Options& options) {
          "sample.network_multiplier is for samples while training: give the strength with --lora FILE:STRENGTH");
   std::optional<SampleSet> made;
   const auto make = [&](const Streaming& streaming) {
-    made.emplace(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts), streaming);
+    made.emplace(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts), streaming, experts);
   };
   const auto room_beside = [&] {
     const Denoiser::Memory memory = made->memory();
@@ -108,23 +111,25 @@ int run_sample(const Options& options) {
   const Graph& graph = set.graph();
   const Denoiser::Memory memory = set.memory();
   set.require_decoding(room_beside());
-  const Weights weights(device, model.checkpoint(), graph);
+  Weights weights(device, model.checkpoint(), graph);
   const DeviceMemory arena(device, std::max(memory.arena, set.decoding().arena), "activations");
   set.bind(arena.data(), weights, nullptr);
   set.bind_decoders(arena.data());
   install_signal_handlers();
 
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents = set.denoise(
-        requests[i], text, images.make(requests[i].images, requests[i].cut(), requests[i].posterior()), stop_requested);
-    if (stop_requested()) return exit_interrupted;
+  const auto write = [&](size_t i, const HostTensor& latents) {
     const std::filesystem::path path =
         picture_path(options.output.empty() ? "." : options.output, i, requests.size(), requests[i].frames > 1);
     if (path.has_parent_path()) make_folder(path.parent_path());
     write_sample(path, set.decode(requests[i], latents));
     fmt::print("{}\n", path.string());
-  }
-  return 0;
+  };
+  set.denoise(requests, text,
+              {.images = [&](const SampleRequest& r) { return images.make(r.images, r.cut(), r.posterior()); },
+               .stop = stop_requested,
+               .use = [&](size_t share) { experts.use(share, device, weights, graph); },
+               .made = write});
+  return stop_requested() ? exit_interrupted : 0;
 }
 
 }  // namespace lh

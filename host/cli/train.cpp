@@ -1,7 +1,10 @@
 // lora-host train: trains a LoRA, or with --dry-run checks everything and prints the plan.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/expert_runs.h"
 #include "cli/launcher.h"
 #include "cli/preflight.h"
 #include "cli/ranks.h"
@@ -36,7 +39,12 @@ void keep_configuration(const Options& options) {
   publish_text(file, now);
 }
 
-int train(const Options& options, World& world) {
+struct Ended {
+  int status = 0;
+  bool apart = false;  // the processes do not meet again
+};
+
+Ended train(const Options& options, World& world) {
   Config config = options.config;
   config.device = device_of(config.device, world);
   Prepared prepared(*options.registry, config, world);
@@ -47,29 +55,70 @@ int train(const Options& options, World& world) {
   }
   if (options.dry_run) {
     if (world.first()) fmt::print("{}", plan_text(options, prepared));
-    world.finish();
-    return 0;
+    return {};
   }
   install_signal_handlers();
   Trainer trainer(prepared, world, {options.resume, options.resume_from, options.replay, options.allow_changes});
   if (world.first()) keep_configuration(options);
   const int status = trainer.run();
-  if (!trainer.apart()) world.finish();
   if (status == 0 && world.first()) {
     const std::filesystem::path curve = config.output_dir() / "loss.png";
-    fmt::print("LoRA        {}\n", (config.output_dir() / (config.name + ".safetensors")).string());
+    fmt::print("LoRA        {}\n", final_lora(config).string());
     if (std::filesystem::exists(curve)) fmt::print("loss curve  {}\n", curve.string());
   }
-  return status;
+  return {status, trainer.apart()};
+}
+
+// The runs of a job, one after another, as far as they are not done. Who stops one does not begin the next.
+int train_all(const Options& options, const std::vector<Config>& runs, World& world) {
+  Ended ended;
+  for (const Config& run : runs) {
+    Options one = options;
+    one.config = run;
+    const bool several = runs.size() > 1;
+    if (several && options.dry_run) {
+      if (world.first()) fmt::print("{}run        {}\n", &run == &runs.front() ? "" : "\n", run.output_dir().string());
+      // Those of runs that are still to come.
+      std::erase_if(one.config.model.given, [&](const auto& given) {
+        return std::ranges::any_of(runs, [&](const Config& other) { return given.second.text == final_lora(other); }) &&
+               !std::filesystem::exists(given.second.text);
+      });
+    } else if (several && world.of_first(!options.resume.empty() && is_finished(run) ? "done" : "") == "done") {
+      log_info("{} is trained: {}", run.name, final_lora(run).string());
+      continue;
+    }
+    ended = train(one, world);
+    if (ended.status != 0) break;
+  }
+  if (!ended.apart) world.finish();
+  return ended.status;
+}
+
+void refuse_for_several(const Options& options) {
+  const std::string resume = options.resume.empty() || options.resume == "auto" ? "" : "--resume " + options.resume;
+  const std::string given = !options.resume_from.empty() ? "--resume-from " + options.resume_from
+                            : !options.replay.empty()    ? "--replay " + options.replay.string()
+                                                         : resume;
+  if (!given.empty())
+    fail(Code::config,
+         "{}: is for one run, and this job is one for each expert of the model. Give it with the config.yaml in the "
+         "folder of that run",
+         given);
 }
 
 }  // namespace
 
 int run_train(const Options& options) {
-  try_model(*options.registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype),
-            keys_of_images(options.config));
+  const std::vector<Config> runs = runs_of(*options.registry, options.config);
+  if (runs.size() > 1) refuse_for_several(options);
+  check_runs(*options.registry, runs, !options.resume.empty() || options.dry_run);
   if (options.processes > 0) return run_launcher(options);
-  return run_together([&](World& world) { return train(options, world); });
+  if (runs.size() > 1 && !launched_with_others()) {
+    std::vector<std::string> names;
+    for (const Config& run : runs) names.push_back(run.name);
+    log_info("one run for each expert, one after another: {}", fmt::join(names, ", "));
+  }
+  return run_together([&](World& world) { return train_all(options, runs, world); });
 }
 
 }  // namespace lh

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A file, or the folder that it was downloaded to.
-fs::path file_of(const char* key, const fs::path& path) {
+fs::path file_of(const std::string& key, const fs::path& path) {
   constexpr const char* name_in_folder = "pytorch_lora_weights.safetensors";
   std::error_code error;
   if (fs::is_directory(path, error) && fs::exists(path / name_in_folder, error)) return path / name_in_folder;
@@ -27,12 +27,15 @@ fs::path file_of(const char* key, const fs::path& path) {
 }
 
 void add(std::vector<LoraInput>& loras, const Registry& registry, const char* key, const fs::path& path) {
-  if (path.empty()) return;
-  const fs::path file = file_of(key, path);
-  loras.push_back({.path = file, .strength = 1, .foreign = plugin_lora(registry, Safetensors(file))});
+  if (!path.empty()) loras.push_back(lora_of_key(registry, key, path));
 }
 
 }  // namespace
+
+LoraInput lora_of_key(const Registry& registry, const std::string& key, const fs::path& path) {
+  const fs::path file = file_of(key, path);
+  return {.path = file, .strength = 1, .foreign = plugin_lora(registry, Safetensors(file))};
+}
 
 std::vector<LoraInput> sample_loras(const Registry& registry, const ModelConfig& config) {
   std::vector<LoraInput> loras;

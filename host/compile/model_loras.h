@@ -36,6 +36,8 @@ class ModelLoras {
   Merge training_, samples_;
 };
 
+// A file that a key of `model` names, or the folder that it was downloaded to.
+LoraInput lora_of_key(const Registry& registry, const std::string& key, const std::filesystem::path& path);
 // The files of a set as `Model::merge` takes them; those that are named by keys of `model`.
 std::vector<LoraInput> sample_loras(const Registry& registry, const ModelConfig& config);
 

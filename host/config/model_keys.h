@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/experts.h"
 #include "config/musubi_model.h"
 #include "config/range.h"
 
@@ -39,6 +40,7 @@ struct PluginKeys {
   std::string plugin;
   std::vector<ModelKey> keys;
   ArchNames arch = {};
+  Experts experts = {};
   std::optional<MusubiModel> musubi = {};             // where musubi-tuner has it, too
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
 };

@@ -47,8 +47,7 @@ HostTensor epsilon(Objective objective, const SamplingLevel& at, const HostTenso
 
 SamplerRun::SamplerRun(Device& device, const Sampler& sampler, Objective objective, const SamplingSchedule& schedule,
                        const Shape& latents)
-    : sampler_(sampler), objective_(objective), schedule_(schedule) {
-  for (const std::string& name : sampler.carried()) carried_.emplace(name, HostTensor(Desc{DType::f32, latents}));
+    : sampler_(sampler), objective_(objective), schedule_(schedule), latents_(latents) {
   for (uint32_t stage = 0; stage < sampler.stages(); ++stage)
     programs_.emplace_back(device, sampler.build(stage, latents), Externals{}, "sampler");
   plan_steps();
@@ -102,12 +101,24 @@ HostTensor SamplerRun::input(const std::string& name, const Stage& stage, const 
   return out;
 }
 
+SamplerState SamplerRun::begin(const HostTensor& start) const {
+  SamplerState state{.x = scaled(schedule_.start(), start)};
+  for (const std::string& name : sampler_.carried())
+    state.carried.emplace(name, HostTensor(Desc{DType::f32, latents_}));
+  return state;
+}
+
 HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
-  for (auto& [name, value] : carried_) value = HostTensor(value.desc);
-  HostTensor x = scaled(schedule_.start(), start);
-  for (size_t step = 0; step < steps_.size() && calls.proceed(static_cast<int64_t>(step), x); ++step) {
-    const auto number = static_cast<int64_t>(step);
-    for (const Stage& stage : steps_[step]) {
+  SamplerState state = begin(start);
+  go_on(state, calls);
+  return std::move(state.x);
+}
+
+void SamplerRun::go_on(SamplerState& state, const SamplerCalls& calls) {
+  HostTensor& x = state.x;
+  for (; !done(state) && calls.proceed(state.step, x); ++state.step) {
+    const int64_t number = state.step;
+    for (const Stage& stage : steps_[static_cast<size_t>(number)]) {
       ModelSaid said = x;
       if (stage.sees_model) said = calls.model(scaled(stage.at.input_scale, x), stage.at.for_model(), number);
       Program& program = *programs_[stage.index];
@@ -115,7 +126,7 @@ HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
         const auto at = std::ranges::find(sampler_.scalars(), name);
         if (at != sampler_.scalars().end())
           program.set_input(name, scalar(stage.numbers[static_cast<size_t>(at - sampler_.scalars().begin())]));
-        else if (const auto carried = carried_.find(name); carried != carried_.end())
+        else if (const auto carried = state.carried.find(name); carried != state.carried.end())
           program.set_input(name, carried->second);
         else if (name == "time")
           program.set_input(name, scalar(stage.at.time));
@@ -126,11 +137,10 @@ HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
       }
       program.run();
       x = program.output("x");
-      for (auto& [name, value] : carried_)
+      for (auto& [name, value] : state.carried)
         if (program.graph().outputs.contains(name)) value = program.output(name);
     }
   }
-  return x;
 }
 
 }  // namespace lh

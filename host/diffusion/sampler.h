@@ -30,12 +30,24 @@ struct SamplerCalls {
   std::function<bool(int64_t step, const HostTensor& x)> proceed;
 };
 
+// A run that stands before one of its steps: it may wait there.
+struct SamplerState {
+  HostTensor x = {};
+  std::map<std::string, HostTensor> carried = {};
+  int64_t step = 0;
+};
+
 class SamplerRun {
  public:
   // Builds the sampler's graphs for latents of this shape, and asks it for all its numbers.
   SamplerRun(Device& device, const Sampler& sampler, Objective objective, const SamplingSchedule& schedule,
              const Shape& latents);
   // start: a normal draw.
+  SamplerState begin(const HostTensor& start) const;
+  // Goes on until all steps are done, or `calls.proceed` stops it.
+  void go_on(SamplerState& state, const SamplerCalls& calls);
+  bool done(const SamplerState& state) const { return state.step == schedule_.steps(); }
+  // All of it.
   HostTensor run(const HostTensor& start, const SamplerCalls& calls);
 
  private:
@@ -53,7 +65,7 @@ class SamplerRun {
   const SamplingSchedule& schedule_;
   std::vector<OwnedProgram> programs_;     // by stage
   std::vector<std::vector<Stage>> steps_;  // the stages that each step has
-  std::map<std::string, HostTensor> carried_;
+  Shape latents_;
 };
 
 }  // namespace lh

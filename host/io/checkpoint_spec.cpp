@@ -6,6 +6,7 @@
 #include "config/strict.h"
 #include "core/error.h"
 #include "io/checkpoint.h"
+#include "io/expert_spec.h"
 #include "io/key_map.h"
 #include "io/lora_loader_spec.h"
 #include "io/model_key_spec.h"
@@ -138,13 +139,14 @@ CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: checkpoint YAML", plugin), Code::plugin);
   const Node root = in.parse(yaml);
   in.check_fields(root, "the checkpoint",
-                  {"components", "files", "settings", "arch", "musubi_tuner", "published", "lora_loaders"});
+                  {"components", "files", "settings", "experts", "arch", "musubi_tuner", "published", "lora_loaders"});
   CheckpointSpec spec;
   const Node* components = root.find("components");
   if (components == nullptr || components->entries.empty())
     in.wrong(components == nullptr ? root : *components, "`components` must list at least one component");
   for (const auto& [name, node] : components->entries) spec.components.push_back(read_component(in, name.text, node));
   spec.keys = read_model_keys(in, root);
+  spec.experts = read_experts(in, root, spec.keys);
   read_published(in, root);  // strictly, as the rest; who needs it reads it for itself
   spec.arch = read_arch_names(in, root, spec.keys);
   spec.musubi = read_musubi_model(in, root, spec.keys);

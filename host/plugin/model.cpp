@@ -75,8 +75,9 @@ Value lengths_of(Graph& graph, Value mask) {
 
 }  // namespace
 
-Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin,
+Model::Model(const Registry& registry, const ModelConfig& given, const std::string& plugin,
              const std::set<std::string>& images) {
+  ModelConfig config = given;
   if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
@@ -88,6 +89,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
+  if (const Expert* expert = spec_.experts.said(config); expert != nullptr && !config.name_or_path.empty())
+    config = spec_.experts.alone(*expert, config);
   const Offered<lh_model> offered = chosen.model.load();
   plugin_file_ = offered.host->path;
   plugin_version_ = offered.host->version;

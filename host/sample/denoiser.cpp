@@ -101,27 +101,46 @@ ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t
   return {std::move(out), std::move(without)};
 }
 
+HostTensor Denoiser::normal(const SampleRequest& request, Purpose purpose, int64_t step, int64_t draw) const {
+  const LatentSpec& latents = model_.recipe().latents;
+  HostTensor noise(Desc{DType::f32, latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels)});
+  Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))
+      .fill_normal(noise.as<float>());
+  return noise;
+}
+
+SamplerRun Denoiser::run() const {
+  const LatentSpec& latents = model_.recipe().latents;
+  return {device_, *sampler_.sampler, model_.recipe().objective, schedule_,
+          latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels)};
+}
+
+SamplerState Denoiser::begin(const SampleRequest& request) const {
+  return run().begin(normal(request, Purpose::sample_noise, 0, 0));
+}
+
+// A step is of the denoiser to which the level belongs that it begins with, all its stages too.
+void Denoiser::go_on(SamplerState& state, const SampleRequest& request, TextEncoding& text, NamedTensors images,
+                     double above, const std::function<bool()>& cancelled) {
+  images_ = std::move(images);
+  run().go_on(
+      state,
+      {.model =
+           [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
+             NoiseLevel level{at.alpha, at.sigma, static_cast<float>(at.time)};
+             level.end = static_cast<float>(schedule_.level(step + 1).time);
+             return guided(x, level, step, request, text);
+           },
+       .noise = [&](int64_t step, int64_t draw) { return normal(request, Purpose::sampler_noise, step, draw); },
+       .proceed = [&](int64_t step,
+                      const HostTensor&) { return schedule_.level(step).for_model().sigma > above && !cancelled(); }});
+}
+
 HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
                             const std::function<bool()>& cancelled) {
-  images_ = std::move(images);
-  const LatentSpec& latents = model_.recipe().latents;
-  const Shape shape = latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels);
-  const auto normal = [&](Purpose purpose, int64_t step, int64_t draw) {
-    HostTensor noise(Desc{DType::f32, shape});
-    Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))
-        .fill_normal(noise.as<float>());
-    return noise;
-  };
-  SamplerRun run(device_, *sampler_.sampler, model_.recipe().objective, schedule_, shape);
-  return run.run(normal(Purpose::sample_noise, 0, 0),
-                 {.model =
-                      [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
-                        NoiseLevel level{at.alpha, at.sigma, static_cast<float>(at.time)};
-                        level.end = static_cast<float>(schedule_.level(step + 1).time);
-                        return guided(x, level, step, request, text);
-                      },
-                  .noise = [&](int64_t step, int64_t draw) { return normal(Purpose::sampler_noise, step, draw); },
-                  .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});
+  SamplerState state = begin(request);
+  go_on(state, request, text, std::move(images), 0, cancelled);
+  return std::move(state.x);
 }
 
 }  // namespace lh

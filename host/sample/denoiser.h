@@ -7,6 +7,7 @@
 
 #include "compile/adapters.h"
 #include "compile/compile.h"
+#include "core/random.h"
 #include "diffusion/sampler.h"
 #include "diffusion/sampler_choice.h"
 #include "encode/text_encoding.h"
@@ -30,8 +31,13 @@ class Denoiser {
   };
   Memory memory() const;
   void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
-  // Latents in model space, float32 [1, (t,) h, w, C]. The request's prompts must be prepared in `text`.
+  SamplerState begin(const SampleRequest& request) const;
+  // Goes on while the noise is above `above`, unless it is cancelled. The request's prompts must be prepared in `text`.
   // images: of the request, by input (ImageInputs::make); empty for models that are given none.
+  void go_on(SamplerState& state, const SampleRequest& request, TextEncoding& text, NamedTensors images, double above,
+             const std::function<bool()>& cancelled);
+  bool done(const SamplerState& state) const { return state.step == schedule_.steps(); }
+  // All of it: latents in model space, float32 [1, (t,) h, w, C].
   HostTensor sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
                     const std::function<bool()>& cancelled);
 
@@ -48,6 +54,9 @@ class Denoiser {
                       const std::vector<const NamedTensors*>& prompts);
   ModelSaid guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                    TextEncoding& text);
+
+  SamplerRun run() const;
+  HostTensor normal(const SampleRequest& request, Purpose purpose, int64_t step, int64_t draw) const;
 
   Device& device_;
   const Model& model_;

@@ -66,19 +66,32 @@ SelectAdapter with_strength(const SelectAdapter& select, double strength) {
 
 SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
                      const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
-                     const Streaming& streaming) {
-  for (const SampleRequest& request : requests) {
-    const auto same = [&](const auto& made) { return alike(made.first, request); };
-    if (std::ranges::any_of(denoisers_, same)) continue;
-    denoisers_.emplace_back(request, std::make_unique<Denoiser>(device, model, with_strength(select, request.strength),
-                                                                compute, sampler, request, lengths, streaming));
-  }
+                     const Streaming& streaming, const OtherExperts& experts) {
+  for (const LevelShare& share : experts.shares()) shares_.push_back({share.above, share.model == &model});
+  if (shares_.empty()) shares_.emplace_back();
+  const SelectAdapter none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  for (const bool own : {true, false})
+    for (size_t share = 0; share < shares_.size(); ++share)
+      for (size_t i = 0; shares_[share].own == own && i < requests.size(); ++i) {
+        const SampleRequest request = requests[i].in_share(share);
+        if (find(request, own) != nullptr) continue;
+        denoisers_.push_back(
+            {request, own,
+             std::make_unique<Denoiser>(device, model, own ? with_strength(select, request.strength) : none, compute,
+                                        sampler, request, lengths, streaming)});
+      }
+}
+
+Denoiser* SampleSet::find(const SampleRequest& request, bool own) const {
+  const auto found =
+      std::ranges::find_if(denoisers_, [&](const Made& made) { return made.own == own && alike(made.like, request); });
+  return found == denoisers_.end() ? nullptr : found->denoiser.get();
 }
 
 Denoiser::Memory SampleSet::memory() const {
   Denoiser::Memory all;
-  for (const auto& [request, denoiser] : denoisers_) {
-    const Denoiser::Memory one = denoiser->memory();
+  for (const Made& made : denoisers_) {
+    const Denoiser::Memory one = made.denoiser->memory();
     all.arena = std::max(all.arena, one.arena);
     all.workspace = std::max(all.workspace, one.workspace);
     all.constants += one.constants;
@@ -87,19 +100,31 @@ Denoiser::Memory SampleSet::memory() const {
 }
 
 void SampleSet::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
-  for (auto& [request, denoiser] : denoisers_) denoiser->bind(arena, weights, adapters);
+  for (const Made& made : denoisers_) made.denoiser->bind(arena, weights, made.own ? adapters : nullptr);
 }
 
-HostTensor SampleSet::denoise(const SampleRequest& request, TextEncoding& text, NamedTensors images,
-                              const std::function<bool()>& cancelled) {
-  const auto found = std::ranges::find_if(denoisers_, [&](const auto& made) { return alike(made.first, request); });
-  if (found == denoisers_.end()) fail(Code::internal, "no denoiser was made for images like this one");
-  return found->second->sample(request, text, std::move(images), cancelled);
+void SampleSet::denoise(const std::vector<SampleRequest>& requests, TextEncoding& text, const SampleCalls& calls) {
+  std::vector<SamplerState> states(requests.size());
+  for (size_t share = 0; share < shares_.size(); ++share) {
+    if (share > 0 && std::ranges::all_of(states, [](const SamplerState& state) { return state.x.data.empty(); }))
+      return;
+    if (shares_.size() > 1) calls.use(share);
+    for (size_t i = 0; i < requests.size() && !calls.stop(); ++i) {
+      const SampleRequest request = requests[i].in_share(share);
+      Denoiser* const denoiser = find(request, shares_[share].own);
+      if (denoiser == nullptr) fail(Code::internal, "no denoiser was made for images like this one");
+      if (share == 0) states[i] = denoiser->begin(request);
+      if (denoiser->done(states[i])) continue;
+      denoiser->go_on(states[i], request, text, calls.images(request), shares_[share].above, calls.stop);
+      if (denoiser->done(states[i])) calls.made(i, std::exchange(states[i].x, {}));
+    }
+    if (calls.stop()) return;
+  }
 }
 
 std::set<Bucket> SampleSet::sizes() const {
   std::set<Bucket> all;
-  for (const auto& [request, denoiser] : denoisers_) all.insert(request.bucket());
+  for (const Made& made : denoisers_) all.insert(made.like.bucket());
   return all;
 }
 

@@ -9,26 +9,38 @@
 #include <utility>
 #include <vector>
 
+#include "compile/other_experts.h"
 #include "data/sample_file.h"
 #include "sample/denoiser.h"
 
 namespace lh {
 
+// What a set is made with.
+struct SampleCalls {
+  std::function<NamedTensors(const SampleRequest& request)> images;  // by input
+  std::function<bool()> stop;
+  // The weights of the expert of a share are needed from here on; not called where there is one for all levels.
+  std::function<void(size_t share)> use;
+  // A sample's latents in model space, as soon as they are.
+  std::function<void(size_t index, const HostTensor& latents)> made;
+};
+
 class SampleSet {
  public:
   // select: of the adapters as they are trained; a request's strength multiplies what they change.
   // lengths: of the longest prompt (TextEncoding). streaming: as the weights are kept that it is bound to.
+  // experts: none where the model denoises all levels; those that are not `model` have no adapter.
   SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
             const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
-            const Streaming& streaming = {});
+            const Streaming& streaming = {}, const OtherExperts& experts = {});
   // The graph that uses every weight and adapter.
-  const Graph& graph() const { return denoisers_.front().second->graph(); }
+  const Graph& graph() const { return denoisers_.front().denoiser->graph(); }
   // What the denoisers take of the device, one at a time in one arena.
   Denoiser::Memory memory() const;
   void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
-  // Latents in model space: Denoiser::sample. For a request like one of those it was made for.
-  HostTensor denoise(const SampleRequest& request, TextEncoding& text, NamedTensors images,
-                     const std::function<bool()>& cancelled);
+  // For requests like those it was made for. Of several experts each has all samples go through its levels before the
+  // next one's weights are needed; latents wait in host memory between them.
+  void denoise(const std::vector<SampleRequest>& requests, TextEncoding& text, const SampleCalls& calls);
 
   // Decoders for all sizes, as large as fits into `room`.
   void plan_decoding(const Vae& vae, const MemoryRoom& room);
@@ -41,8 +53,21 @@ class SampleSet {
   Sampled decode(const SampleRequest& request, const HostTensor& latents);
 
  private:
+  // own: of the opened model, with its adapters.
+  struct Made {
+    SampleRequest like;
+    bool own = true;
+    std::unique_ptr<Denoiser> denoiser = {};
+  };
+  // The model's own levels, or those of each expert.
+  struct Share {
+    double above = 0;
+    bool own = true;
+  };
   std::set<Bucket> sizes() const;
-  std::vector<std::pair<SampleRequest, std::unique_ptr<Denoiser>>> denoisers_;
+  Denoiser* find(const SampleRequest& request, bool own) const;
+  std::vector<Share> shares_;
+  std::vector<Made> denoisers_;  // those of the opened model first
   std::vector<std::pair<Bucket, Decoder>> decoders_;
 };
 

@@ -15,8 +15,8 @@
 
 namespace lh {
 
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item,
-                               uint64_t seed) {
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item, uint64_t seed,
+                               const std::vector<LevelShare>& shares) {
   const auto of_item = [&](bool its) { return its ? fmt::format(" for the prompt \"{}\"", item.prompt) : ""; };
   const int64_t step = recipe.latents.pixel_step();
   const int64_t width = item.width.value_or(config.width), height = item.height.value_or(config.height);
@@ -36,6 +36,8 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
   if (item.cfg_trunc_ratio) own.cfg_trunc_ratio = item.cfg_trunc_ratio;
   own.guidance_rescale = item.guidance_rescale.value_or(config.guidance_rescale);
   own.do_cfg_norm = item.do_cfg_norm.value_or(config.do_cfg_norm);
+  std::vector<Guidance> by_share;
+  for (const LevelShare& share : shares) by_share.push_back(guidance_of(own, share.model->recipe()));
   const int64_t steps = item.sample_steps.value_or(config.sample_steps);
   return {.prompt = item.prompt,
           .negative = item.neg.value_or(config.neg),
@@ -45,6 +47,7 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
           .steps = steps > 0 ? steps : recipe.sampling.steps,
           .fps = item.fps.value_or(config.fps),
           .guidance = guidance_of(own, recipe),
+          .by_share = std::move(by_share),
           .seed = item.seed ? static_cast<uint64_t>(*item.seed) : seed,
           .strength = item.network_multiplier.value_or(config.network_multiplier)};
 }
@@ -95,7 +98,8 @@ ImageCut SampleRequest::cut() const {
   return cut;
 }
 
-std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe) {
+std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe,
+                                       const std::vector<LevelShare>& shares) {
   std::vector<SampleRequest> requests;
   std::vector<ImageFiles> images = images_of(config.sample, recipe);
   for (const SampleItem& item : config.sample.prompts) {
@@ -103,13 +107,23 @@ std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recip
     SampleItem asked = item;
     asked.prompt = replace_trigger(item.prompt, config.trigger_word);
     requests.push_back(
-        complete_request(config.sample, recipe, asked, static_cast<uint64_t>(config.sample.seed) + walked));
+        complete_request(config.sample, recipe, asked, static_cast<uint64_t>(config.sample.seed) + walked, shares));
     requests.back().images = std::move(images[requests.size() - 1]);
   }
   return requests;
 }
 
 Prompt SampleRequest::wanted(const Recipe& recipe) const { return {recipe, prompt, images, cut()}; }
+
+bool SampleRequest::asked_without() const {
+  return guidance.classifier_free || std::ranges::any_of(by_share, &Guidance::classifier_free);
+}
+
+SampleRequest SampleRequest::in_share(size_t share) const {
+  SampleRequest request = *this;
+  if (!by_share.empty()) request.guidance = by_share.at(share);
+  return request;
+}
 
 Prompt SampleRequest::unwanted(const Recipe& recipe) const {
   Prompt words(recipe, negative, images, cut());
@@ -122,7 +136,7 @@ std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const
   std::vector<Prompt> prompts;
   for (const SampleRequest& request : requests) {
     prompts.push_back(request.wanted(recipe));
-    if (request.guidance.classifier_free) prompts.push_back(request.unwanted(recipe));
+    if (request.asked_without()) prompts.push_back(request.unwanted(recipe));
   }
   return prompts;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/other_experts.h"
 #include "data/dataset.h"
 #include "data/image.h"
 #include "diffusion/guidance.h"
@@ -21,6 +22,7 @@ struct SampleRequest {
   int64_t width = 512, height = 512, frames = 1, steps = 20;
   double fps = 16;  // that a clip is shown at
   Guidance guidance;
+  std::vector<Guidance> by_share = {};  // in each share of the noise levels, where several experts have some
   uint64_t seed = 42;
   double strength = 1;     // of the trained adapter
   ImageFiles images = {};  // that it is made from, where the model is given some
@@ -30,6 +32,9 @@ struct SampleRequest {
   // Its texts with the pictures that the text encoder is shown.
   Prompt wanted(const Recipe& recipe) const;
   Prompt unwanted(const Recipe& recipe) const;
+  bool asked_without() const;  // the model is asked with the negative prompt, in some share
+  // With the guidance of one share.
+  SampleRequest in_share(size_t share) const;
   Random posterior() const { return {seed, Purpose::inpaint_posterior, 0, 0}; }
 };
 
@@ -52,9 +57,12 @@ class Decoder {
 
 // The item over what is said for all of them, and the recipe's defaults where the user said nothing; sizes are checked
 // against the model's step. seed: of an item that says none.
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item, uint64_t seed);
+// shares: where several experts have some; each has the guidance of its own recipe.
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item, uint64_t seed,
+                               const std::vector<LevelShare>& shares = {});
 // One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
-std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
+std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe,
+                                       const std::vector<LevelShare>& shares = {});
 // Prompts and images that a set of requests needs encoded.
 std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe);
 std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images);

@@ -75,6 +75,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin, keys_of_images(c)),
       loras(registry, c.model, model),
+      experts(c.sample.prompts.empty() ? OtherExperts() : OtherExperts(registry, c.model, model, keys_of_images(c))),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
@@ -108,7 +109,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
   device.limit_memory(limit);
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
-  requests = requests_of(c, model.recipe());
+  requests = requests_of(c, model.recipe(), experts.shares());
   check_guidance(c.train, model.recipe());
   check_masked_prior(c.train);
   if (selection.text_encoders() && std::ranges::any_of(requests, [](const auto& r) { return r.strength != 1; }))
@@ -254,7 +255,8 @@ void Prepared::compile(const MemoryChoice& choice) {
   }
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests, model.recipe()));
-  samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths, streaming);
+  samples =
+      std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths, streaming, experts);
   const Denoiser::Memory sampling = samples->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {
@@ -445,6 +447,8 @@ std::string Prepared::report(bool whole) {
     text_report += fmt::format("average    of the weights: {}; {:.1f} MiB\n", plan->ema->text(),
                                mib(plan->adapters->whole().shape.numel() * static_cast<int64_t>(sizeof(float))));
   if (samples) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), samples->decoding_text());
+  if (const std::string shares = experts.text(); samples && !shares.empty())
+    text_report += fmt::format("           {}, whose weights are read in turn\n", shares);
   if (loras.differ())
     text_report +=
         "           without model.assistant_lora_path, with model.inference_lora_path: weights are read anew\n";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/model_loras.h"
+#include "compile/other_experts.h"
 #include "compile/warm_start.h"
 #include "config/config.h"
 #include "config/dtype.h"
@@ -49,6 +50,7 @@ struct Prepared {
   Device device;
   Model model;
   ModelLoras loras;
+  OtherExperts experts;  // in samples, where there are sample prompts
   DType compute;
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;

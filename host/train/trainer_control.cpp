@@ -120,7 +120,8 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
   const std::vector<Prompt> shown = prompts_of(requests, p_.model.recipe());
   if (!p_.live_text) p_.text.prepare(shown);
   const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(shown);
-  SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths, p_.streaming);
+  SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths, p_.streaming,
+                      p_.experts);
   const Denoiser::Memory memory = denoisers.memory();
   if (memory.arena > p_.plan->memory.activations || memory.workspace > p_.plan->memory.workspace)
     fail(Code::resource, "sample: so long a prompt takes more memory than the run has set aside");

@@ -31,30 +31,33 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
   const Graph& graph = p_.plan->largest().graph;
   // Nobody reads another's weights while they change.
   const auto change = [&](auto use) {
-    if (!p_.loras.differ()) return;
     if (p_.shares_base()) world_.meet();
     use();
     if (p_.shares_base()) world_.meet();
   };
-  const auto for_training = [&] { p_.loras.use_for_training(p_.device, *weights_, graph); };
-  change([&] { p_.loras.use_for_samples(p_.device, *weights_, graph); });
+  const bool changes = p_.loras.differ() || !p_.experts.shares().empty();
+  const auto for_training = [&] {
+    p_.experts.use(p_.experts.own(), p_.device, *weights_, graph);
+    if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
+  };
+  if (p_.loras.differ()) change([&] { p_.loras.use_for_samples(p_.device, *weights_, graph); });
   // Whose parts of the weights others need does not stop while they go on.
   const auto stop = [this] { return !p_.shares_base() && stop_requested(); };
-  const auto make = [&] {
-    for (size_t i = 0; i < requests.size() && !stop(); ++i) {
-      const SampleRequest& request = requests[i];
-      const HostTensor latents =
-          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.cut(), request.posterior()), stop);
-      if (world_.first() && !stop()) write(i, p_.samples->decode(request, latents));
-    }
-  };
+  const SampleCalls calls{
+      .images = [&](const SampleRequest& one) { return p_.images.make(one.images, one.cut(), one.posterior()); },
+      .stop = stop,
+      .use = [&](size_t share) { change([&] { p_.experts.use(share, p_.device, *weights_, graph); }); },
+      .made =
+          [&](size_t i, const HostTensor& latents) {
+            if (world_.first()) write(i, p_.samples->decode(requests[i], latents));
+          }};
   try {
-    make();
+    denoisers.denoise(requests, p_.text, calls);
   } catch (...) {  // the run may go on
-    if (p_.loras.differ()) for_training();
+    if (changes) for_training();
     throw;
   }
-  change(for_training);
+  if (changes) change(for_training);
 }
 
 }  // namespace lh
