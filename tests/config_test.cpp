@@ -302,7 +302,7 @@ TEST(Config, ListsEveryProblemInTheOrderOfTheFile) {
       "c.yaml:1:9: train.lrr: unknown key. Did you mean train.lr?\n"
       "c.yaml:1:24: train.steps: must be 1 to 1000000000, found 0\n"
       "c.yaml:2:1: model.name_or_path: missing. Checkpoint file or diffusers directory.\n"
-      "c.yaml:2:9: model.model_kwargs: not supported: give settings of the model by their own keys: lora-host plugins "
+      "c.yaml:2:23: model.model_kwargs: not supported: give settings of the model by their own keys: lora-host plugins "
       "--verbose lists them\n"
       "c.yaml:3:12: datasets[0].folder_path: missing. Folder of images, each with its caption beside it.\n"
       "c.yaml:3:25: datasets[0].resolution: must be 32 to 16384, found 1\n"

@@ -9,6 +9,7 @@
 
 #include "compile/compile.h"
 #include "compile/other_experts.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "diffusion/guidance.h"
@@ -401,6 +402,53 @@ TEST(ExpertJobs, FilesThatDoNotFitAreNamed) {
   const std::string both = fmt::format("variant: wan2.2, low_noise_path: {}", ExpertJob::model("low"));
   EXPECT_THAT(error(both + ", lora_path: a.safetensors"), HasSubstr("model.lora_path: a.safetensors is of one expert"));
   EXPECT_THAT(error(both, {"--resume", "elsewhere"}), HasSubstr("--resume elsewhere: is for one run"));
+}
+
+// ---- ai-toolkit's jobs
+
+Config read_job(const std::string& arch, const std::string& kwargs, const std::string& network = "") {
+  const std::vector<PluginKeys> plugins = built_plugins().model_keys();
+  return parse_config(fmt::format(R"(job: extension
+config:
+  name: dog
+  process:
+    - type: sd_trainer
+      network: {{type: lora, linear: 4, {}}}
+      datasets: [{{folder_path: photos}}]
+      train: {{steps: 2001, noise_scheduler: flowmatch, switch_boundary_every: 10}}
+      save: {{save_every: 250}}
+      sample: {{sample_every: 100, prompts: [a cat]}}
+      model: {{name_or_path: m, arch: "{}", model_kwargs: {{{}}}}}
+)",
+                                  network, arch, kwargs),
+                      "job.yaml", {.plugins = &plugins});
+}
+
+TEST(ExpertJobs, OfAiToolkitDivideTheirSteps) {
+  for (const char* arch : {"wan22_14b", "wan22_14b:t2v", "wan22_14b_i2v"}) {
+    SCOPED_TRACE(arch);
+    for (const char* kwargs : {"", "train_high_noise: true, train_low_noise: true"}) {
+      const Config both = read_job(arch, kwargs);
+      EXPECT_EQ(both.plugin, "wan");
+      EXPECT_EQ(both.model.given.at("variant").text, "wan2.2");
+      EXPECT_EQ(both.train.steps, 1001);
+      EXPECT_EQ(both.save.save_every, 125);
+      EXPECT_EQ(both.sample.sample_every, 50);
+      EXPECT_THAT(both.notes, testing::Contains(HasSubstr("train.steps: the 2001 of ai-toolkit are of 2 experts")));
+    }
+    for (const auto& [kwargs, variant] :
+         {std::pair{"train_high_noise: true, train_low_noise: false", "high"}, {"train_high_noise: false", "low"}}) {
+      const Config one = read_job(arch, kwargs);
+      EXPECT_EQ(one.model.given.at("variant").text, fmt::format("wan2.2-{}-noise", variant));
+      EXPECT_EQ(one.train.steps, 2001);
+    }
+  }
+  EXPECT_THAT(error_of([] { read_job("wan22_14b", "train_high_noise: false, train_low_noise: false"); }),
+              HasSubstr("model.model_kwargs: no expert of the model is left to train"));
+  EXPECT_THAT(error_of([] { read_job("wan22_14b", "train_middle: true"); }),
+              HasSubstr("model.model_kwargs: not supported: give settings"));
+  EXPECT_THAT(error_of([] { read_job("wan22_14b", "", "split_multistage_loras: false"); }),
+              HasSubstr("network.split_multistage_loras: not supported: each expert of a model has a LoRA file"));
 }
 
 }  // namespace

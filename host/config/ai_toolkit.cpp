@@ -126,6 +126,29 @@ void settle_network(Config& config, const Node& process) {
   }
 }
 
+// There the experts of a model take turns, and steps are counted over all; here each has a run of its own.
+void settle_experts(Config& config, const std::vector<PluginKeys>* plugins) {
+  if (plugins == nullptr) return;
+  const auto own = std::ranges::find_if(*plugins, [&](const PluginKeys& keys) {
+    return keys.experts.wanted_together(config.model) && (config.plugin.empty() || config.plugin == keys.plugin);
+  });
+  if (own == plugins->end()) return;
+  const auto count = static_cast<int64_t>(own->experts.each.size());
+  const auto of_each = [count](int64_t steps) { return (steps + count - 1) / count; };
+  const int64_t all = config.train.steps;
+  for (int64_t* steps :
+       {&config.train.steps, &config.save.save_every, &config.sample.sample_every, &config.sample.sample_start_step})
+    *steps = of_each(*steps);
+  if (const auto warmup = config.train.lr_scheduler_params.find("warmup_steps");
+      warmup != config.train.lr_scheduler_params.end())
+    warmup->second = static_cast<double>(of_each(static_cast<int64_t>(warmup->second)));
+  config.notes.push_back(fmt::format(
+      "train.steps: the {} of ai-toolkit are of {} experts in turns; here each is trained for {}, one after another, "
+      "which is the same training: one's adapters, gradients and optimizer are nothing to the other. save_every, "
+      "sample_every, sample_start_step and warmup_steps are divided likewise",
+      all, count, config.train.steps));
+}
+
 }  // namespace
 
 void replace_marks(Node& document, const std::string& name, std::vector<yaml::Problem>& problems) {
@@ -188,7 +211,7 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
           "here. Use constant_with_warmup with lr_scheduler_params: {warmup_steps: N}");
 }
 
-void settle(Config& config, const Node& process) {
+void settle(Config& config, const Node& process, const std::vector<PluginKeys>* plugins) {
   for (DatasetConfig& dataset : config.datasets) {
     if (dataset.shuffle_tokens == "true") dataset.shuffle_tokens = "all";
     if (dataset.random_scale && (dataset.buckets || !dataset.random_crop)) {
@@ -206,6 +229,7 @@ void settle(Config& config, const Node& process) {
   settle_favoured_levels(config);
   settle_network(config, process);
   settle_optimizer(config.train, process);
+  settle_experts(config, plugins);
   TrainSection& train = config.train;
   const std::string id = lower(train.optimizer);
   if ((id.starts_with("prodigy") || id.starts_with("dadapt")) && train.lr < 0.1) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/model_keys.h"
 #include "config/yaml.h"
 
 namespace lh::ai_toolkit {
@@ -18,6 +19,7 @@ DatasetConfig dataset_defaults();
 // Keys that mean something else there than here: what is wrong is added to `problems`.
 void check(const yaml::Node& process, std::vector<yaml::Problem>& problems);
 // After the whole file was read without a problem: settings that follow from others, with notes that say so.
-void settle(Config& config, const yaml::Node& process);
+// plugins: null: not known.
+void settle(Config& config, const yaml::Node& process, const std::vector<PluginKeys>* plugins);
 
 }  // namespace lh::ai_toolkit

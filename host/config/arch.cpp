@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "config/model_keys.h"
+#include "config/scalar.h"
 
 namespace lh {
 namespace {
@@ -46,6 +48,48 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
         setting,
         GivenValue{
             .text = text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column});
+}
+
+namespace {
+
+bool says_nothing(const yaml::Node& value) {
+  if (value.kind == yaml::Kind::null) return true;
+  if (value.kind != yaml::Kind::scalar) return value.items.empty() && value.entries.empty();
+  return value.text.empty() || value.text == "0" || yaml::flag_of(value) == false;
+}
+
+}  // namespace
+
+void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
+  if (says_nothing(value)) return;
+  ModelConfig& model = on.config.model;
+  const Experts none;
+  const Experts* experts = &none;
+  if (on.arch != nullptr)
+    for (const PluginKeys& keys : *on.arch)
+      if (keys.plugin == on.config.plugin || keys.experts.said(model) != nullptr) experts = &keys.experts;
+  std::vector<Expert> trained = experts->each;
+  const auto refuse = [&] {
+    on.problems.emplace_back(
+        "not supported: give settings of the model by their own keys: lora-host plugins --verbose lists them");
+  };
+  if (value.kind != yaml::Kind::map) return refuse();
+  for (const auto& [key, text] : value.entries) {
+    constexpr std::string_view train = "train_";
+    const Expert* const expert =
+        key.text.starts_with(train) ? experts->find(std::string_view(key.text).substr(train.size())) : nullptr;
+    if (expert == nullptr && !says_nothing(text)) return refuse();
+    if (expert != nullptr && !on.flag(text).value_or(true))
+      std::erase_if(trained, [&](const Expert& one) { return one.name == expert->name; });
+  }
+  if (!experts->wanted_together(model)) return;
+  if (trained.empty())
+    on.problems.emplace_back("no expert of the model is left to train");
+  else if (trained.size() == 1)
+    model.given[experts->setting].text = trained.front().word;
+  else if (trained.size() != experts->each.size())
+    on.problems.push_back(
+        fmt::format("{} of {} experts are left: train all of them, or one", trained.size(), experts->each.size()));
 }
 
 }  // namespace lh

@@ -52,7 +52,6 @@ constexpr Ignored ignored_table[] = {
     {"logging.project_name", only_with},
     {"logging.run_name", only_with},
     {"logging.use_ui_logger", "there is no user interface database"},
-    {"network.split_multistage_loras", only_with},
     {"network.old_lokr_format", "files of lokr have the names of LyCORIS"},
     {"save.hf_repo_id", only_with},
     {"save.hf_private", only_with},
@@ -78,7 +77,7 @@ constexpr Ignored ignored_table[] = {
     {"train.guidance_loss_target", only_with},
     {"train.guidance_loss_schedule", only_with},
     {"train.paramiter_swapping_factor", only_with},
-    {"train.switch_boundary_every", "belongs to models with several denoisers"},
+    {"train.switch_boundary_every", "experts of a model are trained one after another, each for its steps"},
     {"train.audio_loss_multiplier", sound},
     {"train.max_loss_debug", only_with},
     {"train.merge_network_on_save_strength", only_with},
@@ -193,7 +192,7 @@ constexpr Refused refused_table[] = {
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
     {"model.unconditional_lora_path", "remove it: samples without guidance need none"},
     {"model.accuracy_recovery_adapter", "remove it: float8_e4m3 with a factor for each row needs none"},
-    {"model.model_kwargs", "give settings of the model by their own keys: lora-host plugins --verbose lists them"},
+    {"network.split_multistage_loras", "each expert of a model has a LoRA file of its own: remove it", "true"},
     {"model.model_paths", "give each file by its own key: lora-host plugins --verbose lists them"},
     {"model.unet_path", "use name_or_path"},
     {"model.refiner_name_or_path", "train the refiner as a model of its own"},
@@ -307,6 +306,9 @@ const Switch switch_table[] = {
      },
      "ai-toolkit's name for the kind of model: the plugin that has it is taken, with the settings that the name means. "
      "A name that no plugin has is refused."},
+    {"model.model_kwargs", apply_model_kwargs,
+     "train_NAME: false, of a model of several experts: NAME is not trained. Anything else is refused: settings of the "
+     "model have keys of their own."},
     {"model.extras_name_or_path",
      [](Acting& on, const yaml::Node& value) {
        if (value.kind == yaml::Kind::list || value.kind == yaml::Kind::map)
