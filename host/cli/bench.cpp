@@ -80,7 +80,8 @@ int bench_alone(const Options& options) {
   const DType compute = bare.compute;
   const double product = [&] {
     Device apart(config.device, config.train.deterministic);  // what is measured here is not the step's memory
-    return product_rate(apart, compute, apart.is_cpu() ? 2048 : 8192) * 1e-12;
+    const int64_t side = !apart.is_cpu() ? 8192 : apart.threads() > 4 ? 2048 : 1024;  // which keeps all of it busy
+    return product_rate(apart, compute, side) * 1e-12;
   }();
   const double link = held_link(bare, options.link);
   TrainPlan plan = bare.fitted();
