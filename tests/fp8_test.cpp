@@ -41,6 +41,46 @@ TEST(Fp8, BoundedConversionIsTheExactOne) {
   }
 }
 
+// Each code has the value that its format gives it, and floats get the code that is nearest, the even one of two.
+template <int exponent_bits, int mantissa_bits, bool finite>
+void expect_small_floats() {
+  constexpr uint32_t sign = 1u << (exponent_bits + mantissa_bits), ones = (1u << exponent_bits) - 1;
+  constexpr uint32_t first_special = finite ? sign - 1 : ones << mantissa_bits;
+  const auto value = [](uint32_t code) { return float_from_small<exponent_bits, mantissa_bits, finite>(code); };
+  const auto code_of = [](float f) { return small_from_float<exponent_bits, mantissa_bits, finite>(f); };
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  for (uint32_t code = 0; code < first_special; ++code) {
+    const int exponent = static_cast<int>(code >> mantissa_bits);
+    const int mantissa = static_cast<int>(code & ((1u << mantissa_bits) - 1)) + (exponent > 0 ? 1 << mantissa_bits : 0);
+    const auto want = static_cast<float>(std::ldexp(mantissa, std::max(exponent, 1) - bias - mantissa_bits));
+    ASSERT_EQ(value(code), want) << code;
+    ASSERT_EQ(std::bit_cast<uint32_t>(value(code | sign)), std::bit_cast<uint32_t>(-want)) << code;
+    ASSERT_EQ(code_of(want), code);
+    ASSERT_EQ(code_of(-want), code | sign);
+    if (code + 1 == first_special) break;
+    const float middle = (want + value(code + 1)) / 2;
+    ASSERT_EQ(code_of(middle), code + code % 2) << middle;
+    ASSERT_EQ(code_of(std::nextafter(middle, 0.0f)), code) << middle;
+    ASSERT_EQ(code_of(std::nextafter(middle, 1e9f)), code + 1) << middle;
+  }
+  const uint32_t overflow = first_special;  // infinity, or NaN where there is none
+  const float largest = value(first_special - 1), half_step = (largest - value(first_special - 2)) / 2;
+  EXPECT_EQ(code_of(largest + half_step), finite ? first_special - 1 : overflow);
+  EXPECT_EQ(code_of(largest + 1.5f * half_step), overflow);
+  EXPECT_EQ(code_of(-std::numeric_limits<float>::infinity()), overflow | sign);
+  if (!finite) {
+    EXPECT_EQ(value(first_special), std::numeric_limits<float>::infinity());
+  }
+  EXPECT_TRUE(std::isnan(value(sign - 1)));
+  EXPECT_EQ(code_of(std::numeric_limits<float>::quiet_NaN()), sign - 1);
+}
+
+TEST(SmallFloats, HaveTheValuesOfTheirCodesAndRoundToNearestEven) {
+  expect_small_floats<5, 10, false>();
+  expect_small_floats<4, 3, true>();
+  expect_small_floats<5, 2, false>();
+}
+
 // What the header of quantise_rows promises, for rows of every size.
 void expect_rounded(std::span<const float> values, std::span<const std::byte> codes, std::span<const float> factors) {
   const size_t width = values.size() / factors.size();
