@@ -363,13 +363,14 @@ Injected injected(Config config, const fs::path& lora) {
   return all;
 }
 
-// Latents of the same request with files merged into the weights when these are loaded.
-HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
+// Latents of the same request with files merged into the weights when these are loaded. What is encoded by weights that
+// no file changes is taken from `encoded`, where the first of several puts it.
+HostTensor merged(const Config& config, const std::vector<LoraInput>& loras, const fs::path& encoded) {
   Device device(config.device);
   Model model(built_plugins(), config.model, "", keys_of_images(config));
   model.merge(loras);
   const SampleRequest request = requests_of(config, model.recipe()).front();
-  TextEncoding text(device, model, DType::f32, {});
+  TextEncoding text(device, model, DType::f32, encoded / "text");
   text.prepare(prompts_of({request}, model.recipe()));
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
   const SamplerChoice sampler = choose_sampler(built_plugins(), model.recipe(), config.sample);
@@ -379,7 +380,7 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);
   const Vae vae{device, model, DType::f32};
-  LatentEncoding latents(vae, int64_t{1} << 40, {});
+  LatentEncoding latents(vae, int64_t{1} << 40, encoded / "latents");
   ImageInputs images(model.recipe(), latents);
   latents.prepare(cuts_of({request}, images));
   return denoiser.sample(request, text, images.make(request.images, request.cut(), request.posterior()),
@@ -526,7 +527,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
 TEST_P(Families, MergedFilesGiveTheSamplesOfTraining) {
   const HostTensor& want = run().trained.latents;
   for (const std::string& format : run().formats) {
-    const HostTensor got = merged(run().config, {{run().file(format), 1}});
+    const HostTensor got = merged(run().config, {{run().file(format), 1}}, run().dir / "encoded");
     EXPECT_LE(golden::relative_error(got.as<float>(), want.as<float>()), 1e-5) << format;
   }
   std::set<std::string> components;
@@ -539,7 +540,7 @@ TEST_P(Families, MergedFilesGiveTheSamplesOfTraining) {
       loras.push_back({run().dir / "others.safetensors"});
       write_lora(loras[0].path, others, run().trained.spec, "kohya", DType::f32, {});
     }
-    const HostTensor got = merged(run().config, loras);
+    const HostTensor got = merged(run().config, loras, run().dir / "encoded");
     EXPECT_GT(golden::relative_error(got.as<float>(), want.as<float>()), 1e-3) << component;
   }
 }
