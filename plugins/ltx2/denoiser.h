@@ -1,0 +1,27 @@
+// The video stream of the LTX-2 transformer: its dimensions, read from weight shapes, and its graph.
+#pragma once
+
+#include <optional>
+
+#include "lora_host/lora_host.hpp"
+
+namespace ltx2 {
+
+struct Dimensions {
+  int64_t hidden = 0, channels = 0, blocks = 0;
+  int64_t text = 0;           // width of a row of text
+  bool caption = false;       // rows go through caption_projection (2.0)
+  bool prompt_adaln = false;  // text is modulated, and with it what asks it (2.3)
+};
+
+// Throws lora_host::Failure that names the tensor, the expected and the found shape.
+Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// What the weights are instead, where they are those of a known relative.
+std::optional<std::string> relative(const lora_host::Weights& weights);
+
+// latents [B, t, H, W, C] of a video with so many frames a second, text [B, L, D], timestep f32 [B] (sigma in 0..1)
+// -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, double fps, const lora_host::Sizes& sizes);
+
+}  // namespace ltx2

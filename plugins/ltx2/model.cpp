@@ -1,0 +1,61 @@
+// Plugin "ltx2": LTX-2 and LTX-2.3, text-to-video without sound. A still image is a video of one frame.
+#include <string>
+
+#include "denoiser.h"
+#include "ltx2_text.hpp"
+#include "nn/ltx2_autoencoder.hpp"
+#include "text.h"
+
+namespace ltx2 {
+namespace {
+
+namespace nn = lora_host::nn;
+using lora_host::Failure;
+using lora_host::Graph;
+using lora_host::Sizes;
+using lora_host::Weights;
+
+constexpr nn::LatentModelFacts facts = {.id = "ltx2", .network = "transformer"};
+
+class Ltx2 : public nn::Ltx2LatentModel {
+ public:
+  // Encoders and VAE can be opened without the denoiser: files that are there have to fit each other.
+  explicit Ltx2(const Weights& weights)
+      : Ltx2LatentModel(facts),
+        fps_(std::stod(weights.setting("frame_rate").value_or("24"))),
+        distilled_(weights.setting("variant").value_or("dev") == "distilled") {
+    if (!weights.first_with_prefix("patchify_proj.").empty()) dims_ = read_dimensions(weights);
+    if (!weights.first_with_prefix("vae:").empty())
+      nn::check_ltx2_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0);
+    const int64_t width = check_text(weights);
+    if (dims_ && width > 0)
+      nn::require_width(
+          dims_->caption ? "caption_projection.linear_1.weight" : "transformer_blocks.0.attn2.to_k.weight", dims_->text,
+          "connector gives", width);
+  }
+
+  static int32_t probe(const Weights& weights) {
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
+    return weights.has("patchify_proj.weight") && weights.has("transformer_blocks.0.attn1.to_q.weight") ? 100 : 0;
+  }
+
+  const char* recipe() const override {
+    return distilled_ ? ltx2_text::recipe_distilled_yaml : ltx2_text::recipe_dev_yaml;
+  }
+
+ private:
+  bool has_denoiser() const override { return dims_.has_value(); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { ltx2::build_denoiser(g, *dims_, fps_, sizes); }
+  void build_conditioner(Graph& g, const Sizes& sizes) const override { ltx2::build_conditioner(g, sizes); }
+
+  std::optional<Dimensions> dims_;
+  double fps_;
+  bool distilled_;
+};
+
+constexpr lh_model ltx2_model = lora_host::model<Ltx2>("ltx2", ltx2_text::checkpoint_yaml);
+
+}  // namespace
+}  // namespace ltx2
+
+LORA_HOST_PLUGIN("ltx2", "0.1.0", "MIT OR Apache-2.0", {LH_MODEL_FACTORY, &ltx2::ltx2_model})
