@@ -26,6 +26,7 @@
 #include "support/hunyuan_video_shapes.h"
 #include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
+#include "support/ltx2_shapes.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -110,6 +111,10 @@ fs::path hunyuan_video(const fs::path& folder) {
   write_small_hunyuan_video(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path ltx2(const fs::path& folder) {
+  write_small_ltx2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path ernie_image(const fs::path& folder) {
   write_small_ernie_image(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -170,6 +175,9 @@ constexpr const char* hunyuan_image_files = R"(
 constexpr const char* hunyuan_video_files = R"(
   max_sequence_length: 400
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* ltx2_files = R"(
+  max_sequence_length: 32
+  tokenizer_path: SOURCE/tests/data/gemma_small)";
 constexpr const char* ernie_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/mistral_small)";
@@ -186,10 +194,10 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
 // nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
 // ernie_image 7 for each of 2; of hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video
-// 10 for each of 2, less the 3 that nothing reads in the last; of ideogram4 5 for each of 2; of wan and anima 10 for
-// each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
-// not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
-// blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// 10 for each of 2, less the 3 that nothing reads in the last; of ideogram4 5 for each of 2; of wan, anima and ltx2
+// 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context
+// block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of
+// their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -221,6 +229,7 @@ const Family families[] = {
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
     {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},
+    {"ltx2", "ltx2", "dev", ltx2, 20, "diffusers", ltx2_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -484,8 +493,11 @@ TEST_P(Families, InspectNamesTheFamily) {
       if (names.at("modules") == report.at("modules").size()) plugins.push_back(names.at("plugin"));
     EXPECT_THAT(plugins, testing::Contains(GetParam().plugin)) << format;
     if (format == "diffusers") continue;
-    // The blocks of hunyuan_image and hunyuan_video have the names of flux's and its relatives'.
-    std::erase_if(plugins, [](const std::string& plugin) { return plugin.starts_with("hunyuan_"); });
+    // The blocks of hunyuan_image and hunyuan_video have the names of flux's and its relatives', those of anima as
+    // diffusers spells them ltx2's.
+    std::erase_if(plugins, [](const std::string& plugin) {
+      return plugin.starts_with("hunyuan_") || (plugin == "anima" && GetParam().plugin == std::string("ltx2"));
+    });
     EXPECT_EQ(plugins.size(), GetParam().named) << format;
   }
 }
@@ -504,7 +516,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     if (knows("comfyui") &&
         (format != "diffusers" ||
          (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" && plugin != "lumina2" &&
-          plugin != "ideogram4" && plugin != "hunyuan_image" && plugin != "hunyuan_video")))
+          plugin != "ideogram4" && plugin != "hunyuan_image" && plugin != "hunyuan_video" && plugin != "ltx2")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -132,6 +132,9 @@ constexpr Written formats[] = {
     {"hunyuan_video", "hunyuan_video_tiny", "kohya", 0, no_program, everything},
     {"hunyuan_video", "hunyuan_video_tiny", "comfyui", 0, no_program, everything},
     {"hunyuan_video", "hunyuan_video_tiny", "diffusers", everything, no_program, 0},
+    {"ltx2", "ltx2_tiny", "kohya", 0, no_program, everything},
+    {"ltx2", "ltx2_tiny", "comfyui", 0, no_program, everything},  // an alpha stops diffusers
+    {"ltx2", "ltx2_tiny", "diffusers", everything, no_program, 0},
     {"lumina2", "lumina2_tiny", "kohya", 0, 0, everything},
     {"lumina2", "lumina2_tiny", "comfyui", 0, everything, everything},
     {"lumina2", "lumina2_tiny", "diffusers", everything, everything, 0},

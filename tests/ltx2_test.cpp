@@ -1,0 +1,294 @@
+// LTX-2 beyond its golden cases: every layout of files, refusals, prompts, lengths of videos, and the published models
+// by their shapes.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include "compile/adapter_selection.h"
+#include "encode/prompt_tokens.h"
+#include "passes/adapt.h"
+#include "support/ltx2_shapes.h"
+#include "support/model_shapes.h"
+#include "support/paths.h"
+#include "support/wrong_models.h"
+
+namespace lh::test::ltx2_test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const char* const plugin = "ltx2";
+constexpr int64_t gemma_width = 64, gemma_layers = 2;
+
+// A whole small model whose parts fit each other: native tensors of each component.
+const std::map<std::string, std::vector<Given>>& components() {
+  static const std::map<std::string, std::vector<Given>> all = [] {
+    Shapes gemma, vae, connector, projection;
+    add_gemma3(gemma, "", gemma_width, gemma_layers, 2, 96, 384);
+    add_ltx2_vae(vae, "", small_ltx2_vae);
+    add_ltx2_connector(connector, "", {1, small_ltx2.text, 8});
+    add_linear(projection, "aggregate_embed", small_ltx2.text, gemma_width * (gemma_layers + 1), false);
+    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_ltx2.shapes())},
+                                                     {"vae", filled(vae)},
+                                                     {"connector", filled(connector)},
+                                                     {"text_projection", filled(projection)},
+                                                     {"gemma3", filled(gemma)}};
+  }();
+  return all;
+}
+
+const std::string tokenizer = std::string(source_dir()) + "/tests/data/gemma_small";
+
+// A file for each component.
+ModelConfig write_separate(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
+  ModelConfig config = single(folder / "denoiser.safetensors");
+  for (const std::string name : {"vae", "connector", "text_projection", "gemma3"})
+    config.given[name + "_path"] = {folder / (name + ".safetensors")};
+  config.given["tokenizer_path"] = {tokenizer};
+  return config;
+}
+
+// ---- layouts
+
+struct Layout {
+  const char* name;
+  std::function<ModelConfig(const fs::path& folder)> write;
+  Change change = as_is;  // of the original's numbers
+};
+
+// As published: all but Gemma, with what is there for sound.
+ModelConfig published(const fs::path& folder, const std::string& denoiser) {
+  std::vector<Given> all;
+  for (const auto& [name, prefix] :
+       std::map<std::string, std::string>{{"denoiser", denoiser},
+                                          {"vae", "vae."},
+                                          {"connector", denoiser + "video_embeddings_connector."},
+                                          {"text_projection", "text_embedding_projection."}})
+    for (const Given& t : components().at(name)) all.push_back({prefix + t.name, t.tensor});
+  for (const std::string& name : std::vector<std::string>{
+           denoiser + "audio_embeddings_connector.learnable_registers",
+           "audio_vae.per_channel_statistics.mean-of-means", "audio_vae.encoder.conv_in.conv.weight",
+           "vocoder.conv_pre.weight", "vae.per_channel_statistics.channel"})
+    all.push_back({name, counting({2, 2})});
+  write_file(folder / "all.safetensors", all);
+  write_file(folder / "gemma3.safetensors", components().at("gemma3"));
+  ModelConfig config = single(folder / "all.safetensors");
+  config.given["gemma3_path"] = {folder / "gemma3.safetensors"};
+  config.given["tokenizer_path"] = {tokenizer};
+  return config;
+}
+
+// A diffusers directory has connector and projection in one file.
+ModelConfig directory(const fs::path& folder, const std::string& variant, const Change& change) {
+  std::map<std::string, std::vector<Given>> parts = components();
+  const CheckpointSpec spec = spec_of(plugin);
+  std::erase_if(parts.at("denoiser"), [](const Given& t) { return t.name.find("a2v") != t.name.npos; });
+  std::vector<Given> both;
+  for (const Given& t : parts.at("connector"))
+    for (const Given& part : in_diffusers(*spec.component("connector"), t, parts.at("connector")))
+      both.push_back({part.name, change(part.tensor)});
+  both.push_back({"text_proj_in.weight", change(parts.at("text_projection").front().tensor)});
+  both.push_back({"audio_connector.learnable_registers", counting({2, 2})});
+  parts.erase("connector");
+  parts.erase("text_projection");
+  std::erase_if(parts.at("denoiser"), [](const Given& t) {
+    return t.name.find("audio_") != t.name.npos && t.name != "audio_scale_shift_table";
+  });
+  std::erase_if(parts.at("denoiser"), [](const Given& t) { return t.name.starts_with("av_ca"); });
+  write_directory(folder, spec, parts, {"denoiser", "vae"}, variant, change);
+  write_file(folder / "connectors" / ("diffusion_pytorch_model" + variant + ".safetensors"), both);
+  put(folder / "model_index.json", R"({"_class_name": "LTX2Pipeline"})");
+  ModelConfig config = single(folder);
+  config.given["tokenizer_path"] = {tokenizer};
+  return config;
+}
+
+// The text encoder's file as ComfyUI's, with its tokenizer and what sees inside.
+ModelConfig with_comfyui_encoder(const fs::path& folder) {
+  ModelConfig config = write_separate(folder);
+  std::vector<Given> tensors = components().at("gemma3");
+  tensors.push_back({"spiece_model", counting({2, 2})});
+  tensors.push_back({"vision_model.embeddings.patch_embedding.weight", counting({2, 2})});
+  tensors.push_back({"multi_modal_projector.mm_soft_emb_norm.weight", counting({2, 2})});
+  write_file(folder / "gemma3.safetensors", tensors);
+  return config;
+}
+
+const Layout layouts[] = {
+    {"published", [](const fs::path& p) { return published(p, "model.diffusion_model."); }},
+    {"published_without_a_prefix", [](const fs::path& p) { return published(p, ""); }},
+    {"comfyui_encoder", with_comfyui_encoder},
+    {"folder", [](const fs::path& p) { return directory(p, "", as_is); }},
+    {"folder_of_a_variant", [](const fs::path& p) { return directory(p, ".fp16", as_half); }, as_half},
+};
+
+class Ltx2Layouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(Ltx2Layouts, OpenAsTheSameModel) {
+  const TempDir dir;
+  fs::create_directories(dir / "model");
+  const Model want(built_plugins(), write_separate(dir / "separate"), "");
+  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
+  EXPECT_EQ(got.id(), plugin);
+  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
+  EXPECT_NO_THROW(
+      got.build("denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}}, DType::f32));
+  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"gemma3.length", 16}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}, DType::f32));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Ltx2Layouts, testing::ValuesIn(layouts),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- what is not LTX-2, or not whole
+
+void set(Shapes& shapes, const std::string& name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
+
+const WrongModel wrongs[] = {
+    {"heads",
+     [](Shapes& s) {
+       set(s, "patchify_proj.weight", {200, 128});
+     },
+     "patchify_proj.weight: expected a multiple of 128 rows (heads of 128), found 200"},
+    {"table",
+     [](Shapes& s) {
+       set(s, "transformer_blocks.1.scale_shift_table", {9, 128});
+     },
+     "transformer_blocks.1.scale_shift_table: expected shape [6, 128], found [9, 128]"},
+    {"feed_forward", [](Shapes& s) { s.erase("transformer_blocks.1.ff.net.0.proj.bias"); },
+     "missing tensor transformer_blocks.1.ff.net.0.proj.bias"},
+    {"connector_of_another",
+     [](Shapes& s) {
+       add_ltx2_connector(s, "connector:", {1, 256, 8});
+     },
+     "caption_projection.linear_1.weight takes 128 columns, but connector gives 256: the files do not belong together"},
+    {"projection_of_another",
+     [](Shapes& s) {
+       add_gemma3(s, "gemma3:", 64, 2, 2, 96, 60);
+       add_linear(s, "text_projection:aggregate_embed", 128, 64 * 2, false);
+     },
+     "text_projection:aggregate_embed.weight takes 128 columns, but 3 states of gemma3 have 192"},
+    {"vae_part",
+     [](Shapes& s) {
+       add_ltx2_vae(s, "vae:", small_ltx2_vae);
+       set(s, "vae:decoder.up_blocks.1.conv.conv.weight", {96, 32, 3, 3, 3});
+     },
+     "vae:decoder.up_blocks.1.conv.conv.weight: expected 2, 4 or 8 times the channels of "
+     "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight, 16, as rows, found 96"},
+    {"vae_told_a_timestep",
+     [](Shapes& s) {
+       add_ltx2_vae(s, "vae:", small_ltx2_vae);
+       set(s, "vae:decoder.last_time_embedder.timestep_embedder.linear_1.weight", {16, 256});
+     },
+     "this decoder is told a timestep"},
+};
+
+TEST(Ltx2, WrongTensorsAreNamed) { expect_refused(plugin, small_ltx2.shapes(), wrongs); }
+
+const WrongModel relatives[] = {
+    {"ltx_video", [](Shapes& s) { s.erase("audio_scale_shift_table"); },
+     "this is LTX-Video, which has no sound and whose text comes from T5"},
+    {"ltx25",
+     [](Shapes& s) {
+       for (const char* block : {"0", "1"})
+         for (const char* linear : {"0.proj", "2"})
+           s.erase(fmt::format("transformer_blocks.{}.ff.net.{}.bias", block, linear));
+     },
+     "this is LTX-2.5, whose text comes from Gemma 4"},
+};
+
+TEST(Ltx2, RelativesAreRefusedByName) { expect_files_refused({plugin}, small_ltx2.shapes(), relatives); }
+
+// ---- what the user says
+
+TEST(Ltx2, DistilledModelsHaveEightSteps) {
+  const Described dev(plugin, small_ltx2.shapes()), distilled(plugin, small_ltx2.shapes(), "distilled");
+  EXPECT_EQ(dev.recipe().sampling.steps, 40);
+  EXPECT_EQ(distilled.recipe().sampling.steps, 8);
+  EXPECT_EQ(distilled.recipe().sampling.guidance, 1.0);
+}
+
+// Faster frames stand closer in time, so that the tables of positions are others.
+TEST(Ltx2, FramesASecondScaleTheTime) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  const auto tables = [&] {
+    const Model model(built_plugins(), config, "");
+    const Graph graph = model.build(
+        "denoiser", {{"batch", 1}, {"time", 3}, {"height", 2}, {"width", 2}, {"text_length", 8}}, DType::f32);
+    std::vector<float> first;  // cosines of the frames
+    for (uint32_t id = 1; id <= graph.value_count() && first.empty(); ++id)
+      if (const ValueInfo& info = graph.info({id}); info.kind == ValueKind::constant && info.desc.shape == Shape{3, 21})
+        first = {info.constant.as<float>().begin(), info.constant.as<float>().end()};
+    return first;
+  };
+  const std::vector<float> at_24 = tables();
+  config.given["frame_rate"] = {"48"};
+  const std::vector<float> at_48 = tables();
+  ASSERT_EQ(at_24.size(), 3u * 21);
+  ASSERT_EQ(at_48.size(), 3u * 21);
+  const auto angle = [](double frames, double rate) { return (2 * frames / rate / 20 - 1) * std::numbers::pi / 2; };
+  EXPECT_NEAR(at_24[21], std::cos(angle(5, 24)), 1e-6);  // the second latent: of frames 1 to 9, the lowest frequency
+  EXPECT_NEAR(at_48[21], std::cos(angle(5, 48)), 1e-6);
+}
+
+// ---- prompts
+
+TEST(Ltx2, PromptsBeginWithBosAndHaveNoEnd) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  PromptTokens tokens(model);
+  const std::shared_ptr<const Tokens> of = tokens.of("  a cat ");
+  const std::span<const int32_t> ids = of->at("gemma3.input_ids").as<int32_t>(),
+                                 mask = of->at("gemma3.attention_mask").as<int32_t>();
+  ASSERT_EQ(ids.size(), 1024u);
+  EXPECT_EQ(ids[0], 2);
+  const auto there = std::ranges::count(mask, 1);
+  EXPECT_EQ(there, std::ranges::count(tokens.of("a cat")->at("gemma3.attention_mask").as<int32_t>(), 1));
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(mask[i], i < static_cast<size_t>(there) ? 1 : 0);
+}
+
+TEST(Ltx2, RegistersFillWholeTimes) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  EXPECT_THAT(error_of([&] {
+                model.build("conditioner", {{"batch", 1}, {"gemma3.length", 12}}, DType::f32);
+              }),
+              HasSubstr("model.max_sequence_length: expected a multiple of 8 (rows of learnable_registers), found 12"));
+}
+
+// ---- full size
+
+TEST(Ltx2, FullSizeGraphsAndLoraModules) {
+  for (const Ltx2Dit& size : {full_ltx2, full_ltx23}) {
+    Shapes shapes = size.shapes();
+    const Described model(plugin, shapes);
+    EXPECT_EQ(model.confidence(), 100);
+    Graph graph = model.denoiser({{"batch", 1}, {"time", 3}, {"height", 8}, {"width", 8}, {"text_length", 1024}});
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 3, 8, 8, 128}));
+    std::set<std::string> used;
+    for (const auto& [name, value] : graph.params) used.insert(name);
+    for (const auto& [name, desc] : shapes) {
+      const bool sound = name.find("audio") != name.npos || name.find("a2v") != name.npos;
+      EXPECT_EQ(used.contains(name), !sound) << name;
+    }
+    EXPECT_EQ(adapt(graph, AdapterSelection({}, model.recipe(), 1), true).size(), 480u);
+  }
+}
+
+TEST(Ltx2, FullSizeAutoencoders) {
+  for (const Ltx2Vae* size : {&full_ltx2_vae, &full_ltx23_vae}) {
+    Shapes shapes = small_ltx2.shapes();
+    add_ltx2_vae(shapes, "vae:", *size);
+    EXPECT_NO_THROW(Described(plugin, shapes));
+  }
+}
+
+}  // namespace
+}  // namespace lh::test::ltx2_test

@@ -1,0 +1,130 @@
+// Names and shapes of LTX-2.
+#include "support/ltx2_shapes.h"
+
+#include <fmt/core.h>
+
+#include "support/lumina2_shapes.h"
+#include "support/model_shapes.h"
+
+namespace lh::test {
+
+namespace {
+
+constexpr int64_t latent_channels = 128, head = 128;
+
+void add_adaln(Shapes& shapes, const std::string& name, int64_t width, int64_t rows) {
+  add_linear(shapes, name + ".emb.timestep_embedder.linear_1", width, 256);
+  add_linear(shapes, name + ".emb.timestep_embedder.linear_2", width, width);
+  add_linear(shapes, name + ".linear", rows * width, width);
+}
+
+void add_attention(Shapes& shapes, const std::string& name, int64_t width, bool gated) {
+  for (const char* part : {".to_q", ".to_k", ".to_v", ".to_out.0"}) add_linear(shapes, name + part, width, width);
+  for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) shapes[name + norm] = {DType::bf16, {width}};
+  if (gated) add_linear(shapes, name + ".to_gate_logits", width / head, width);
+}
+
+void add_feed_forward(Shapes& shapes, const std::string& name, int64_t width) {
+  add_linear(shapes, name + ".net.0.proj", 4 * width, width);
+  add_linear(shapes, name + ".net.2", width, 4 * width);
+}
+
+}  // namespace
+
+// Of what is there for sound a part.
+Shapes Ltx2Dit::shapes() const {
+  const int64_t rows = gated ? 9 : 6;
+  Shapes out;
+  add_linear(out, "patchify_proj", hidden, latent_channels);
+  add_linear(out, "proj_out", latent_channels, hidden);
+  add_adaln(out, "adaln_single", hidden, rows);
+  out["scale_shift_table"] = {DType::bf16, {2, hidden}};
+  if (gated) {
+    add_adaln(out, "prompt_adaln_single", hidden, 2);
+  } else {
+    add_linear(out, "caption_projection.linear_1", hidden, text);
+    add_linear(out, "caption_projection.linear_2", hidden, hidden);
+  }
+  for (int64_t i = 0; i < blocks; ++i) {
+    const std::string block = fmt::format("transformer_blocks.{}.", i);
+    for (const char* part : {"attn1", "attn2"}) add_attention(out, block + part, hidden, gated);
+    add_feed_forward(out, block + "ff", hidden);
+    out[block + "scale_shift_table"] = {DType::bf16, {rows, hidden}};
+    if (gated) out[block + "prompt_scale_shift_table"] = {DType::bf16, {2, hidden}};
+    out[block + "audio_scale_shift_table"] = {DType::bf16, {rows, sound}};
+    out[block + "scale_shift_table_a2v_ca_video"] = {DType::bf16, {5, hidden}};
+    add_linear(out, block + "audio_attn1.to_q", sound, sound);
+    add_linear(out, block + "audio_to_video_attn.to_q", sound, hidden);
+    add_linear(out, block + "video_to_audio_attn.to_q", sound, sound);
+  }
+  add_linear(out, "audio_patchify_proj", sound, latent_channels);
+  add_linear(out, "av_ca_a2v_gate_adaln_single.linear", hidden, hidden);
+  out["audio_scale_shift_table"] = {DType::bf16, {2, sound}};
+  return out;
+}
+
+void add_ltx2_connector(Shapes& shapes, const std::string& prefix, const Ltx2Connector& size) {
+  shapes[prefix + "learnable_registers"] = {DType::bf16, {size.registers, size.width}};
+  for (int64_t i = 0; i < size.blocks; ++i) {
+    const std::string block = fmt::format("{}transformer_1d_blocks.{}.", prefix, i);
+    add_attention(shapes, block + "attn1", size.width, size.gated);
+    add_feed_forward(shapes, block + "ff", size.width);
+  }
+}
+
+const Ltx2Vae small_ltx2_vae{{8, 16, 16, 32, 32}, {1, 1, 1, 1, 1}, {32, 16, 8, 8}, {1, 1, 1, 1}, {8, 8, 8}},
+    full_ltx2_vae{{128, 256, 512, 1024, 2048}, {4, 6, 6, 2, 2}, {1024, 512, 256, 128}, {5, 5, 5, 5}, {8, 8, 8}},
+    full_ltx23_vae{
+        {128, 256, 512, 1024, 1024}, {4, 6, 4, 2, 2}, {1024, 512, 512, 256, 128}, {2, 2, 4, 6, 4}, {8, 8, 2, 4}};
+
+void add_ltx2_vae(Shapes& shapes, const std::string& prefix, const Ltx2Vae& size) {
+  const auto conv = [&](const std::string& name, int64_t out, int64_t in) {
+    shapes[prefix + name + ".conv.weight"] = {DType::bf16, {out, in, 3, 3, 3}};
+    shapes[prefix + name + ".conv.bias"] = {DType::bf16, {out}};
+  };
+  const auto side = [&](const std::string& parts, const std::vector<int64_t>& channels,
+                        const std::vector<int64_t>& blocks, const auto& made) {
+    for (size_t level = 0; level < channels.size(); ++level) {
+      for (int64_t b = 0; b < blocks[level]; ++b)
+        for (const char* part : {"conv1", "conv2"})
+          conv(fmt::format("{}.{}.res_blocks.{}.{}", parts, 2 * level, b, part), channels[level], channels[level]);
+      if (level + 1 < channels.size())
+        conv(fmt::format("{}.{}.conv", parts, 2 * level + 1), made(level), channels[level]);
+    }
+  };
+  constexpr int64_t pixels = 48, places[] = {4, 2, 8, 8};
+  conv("encoder.conv_in", size.down.front(), pixels);
+  side("encoder.down_blocks", size.down, size.down_blocks,
+       [&](size_t level) { return size.down[level + 1] / places[level]; });
+  conv("encoder.conv_out", latent_channels + 1, size.down.back());
+  conv("decoder.conv_in", size.up.front(), latent_channels);
+  side("decoder.up_blocks", size.up, size.up_blocks,
+       [&](size_t level) { return size.up[level + 1] * size.up_places[level]; });
+  conv("decoder.conv_out", pixels, size.up.back());
+  for (const char* name : {"mean-of-means", "std-of-means"})
+    shapes[prefix + "per_channel_statistics." + name] = {DType::bf16, {latent_channels}};
+}
+
+void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
+                int64_t words) {
+  add_gemma2(shapes, prefix, {width, layers, heads, inner, words});
+  for (int64_t i = 0; i < layers; ++i)
+    for (const char* norm : {"q_norm", "k_norm"})
+      shapes[fmt::format("{}model.layers.{}.self_attn.{}.weight", prefix, i, norm)] = {DType::bf16, {256}};
+}
+
+void write_small_ltx2(const std::filesystem::path& path) {
+  constexpr int64_t words = 384, width = 64, layers = 2;
+  Shapes shapes;
+  for (const auto& [name, desc] : small_ltx2.shapes()) shapes["model.diffusion_model." + name] = desc;
+  add_ltx2_connector(shapes, "model.diffusion_model.video_embeddings_connector.", {1, small_ltx2.text, 8});
+  add_linear(shapes, "text_embedding_projection.aggregate_embed", small_ltx2.text, width * (layers + 1), false);
+  add_ltx2_vae(shapes, "vae.", small_ltx2_vae);
+  add_gemma3(shapes, "text_encoders.gemma3_12b.transformer.", width, layers, 2, 96, words);
+  std::vector<Given> all = filled(shapes);
+  for (Given& t : all)  // what the latents are divided by is positive
+    if (t.name.ends_with("std-of-means")) t.tensor = filled({{"x.scale", {DType::bf16, {latent_channels}}}})[0].tensor;
+  write_file(path, all);
+}
+
+}  // namespace lh::test

@@ -1,0 +1,41 @@
+// LTX-2 and LTX-2.3 in any size, by the names of their published files; and a small whole model in one file.
+#pragma once
+
+#include "support/model_files.h"
+
+namespace lh::test {
+
+struct Ltx2Dit {
+  int64_t blocks, hidden, text;
+  bool gated = false;    // LTX-2.3: gates, modulated text and no projection of it
+  int64_t sound = 2048;  // width of what is there for sound
+
+  Shapes shapes() const;
+};
+inline constexpr Ltx2Dit small_ltx2{2, 128, 128, false, 16}, small_ltx23{2, 128, 128, true, 16},
+    full_ltx2{48, 4096, 3840}, full_ltx23{48, 4096, 4096, true};
+
+// The connector (learnable_registers, ...) under `prefix`.
+struct Ltx2Connector {
+  int64_t blocks, width, registers;
+  bool gated = false;
+};
+void add_ltx2_connector(Shapes& shapes, const std::string& prefix, const Ltx2Connector& size);
+
+// Its autoencoder under `prefix`, with 128 channels of latents. Channels and res blocks of each part of the encoder,
+// and of the decoder, whose factors are those by which a part that changes the size has more channels behind it.
+struct Ltx2Vae {
+  std::vector<int64_t> down, down_blocks, up, up_blocks;
+  std::vector<int64_t> up_places;
+};
+extern const Ltx2Vae small_ltx2_vae, full_ltx2_vae, full_ltx23_vae;
+void add_ltx2_vae(Shapes& shapes, const std::string& prefix, const Ltx2Vae& size);
+
+// Gemma 3 under `prefix`: heads of 256, two queries for each key.
+void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
+                int64_t words);
+
+// One file with everything that a run needs but the tokenizer, with as many words as tests/data/gemma_small has.
+void write_small_ltx2(const std::filesystem::path& path);
+
+}  // namespace lh::test
