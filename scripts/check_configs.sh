@@ -96,6 +96,8 @@ qwen3_06b_keys >"$work/qwen3_06b.json"
 flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
 lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
 gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
+ltx2_keys 48 4096 3840 49 >"$work/ltx2.json"
+gemma2_keys 48 3840 4096 2048 15360 262208 256 >"$work/gemma3.json"
 hunyuan_image_transformer_keys 20 40 3584 3584 1472 >"$work/hunyuan_image.json"
 hunyuan_image_vae_keys 128 >"$work/hunyuan_image_vae.json"
 hunyuan_video_transformer_keys 54 2048 3584 1472 >"$work/hunyuan_video.json"
@@ -164,7 +166,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -199,6 +201,8 @@ qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
 lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
+ltx-2-19b-dev ltx2
+gemma_3_12B_it gemma3
 hunyuanimage2.1_bf16 hunyuan_image
 hunyuan_image_2.1_vae_fp16 hunyuan_image_vae
 hunyuanvideo1.5_480p_t2v_fp16 hunyuan_video
@@ -268,6 +272,7 @@ cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
+cp -r "$root/tests/data/gemma_small" "$work/models/gemma3_tokenizer"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 

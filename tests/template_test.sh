@@ -21,10 +21,10 @@ prefix=$work/prefix
 host=$prefix/bin/lora-host
 plugins=$prefix/$(cache CMAKE_INSTALL_LIBDIR)/lora-host
 mkdir "$work/sources" "$work/golden"
-cp -r "$prefix/share/lora-host/template" "$root/plugins/"{anima,chroma,ernie_image,flux2,hunyuan_image,hunyuan_video,ideogram4,krea2,flux3,lumina2,qwen_image,qwen_image21,sd15,wan,z_image} "$work/sources"
-cp -r "$root/tests/data/golden/"{anima_tiny,text_anima,chroma_tiny,ernie_image_tiny,text_ernie_image,flux2_klein_tiny,text_flux2_dev,ideogram4_tiny,text_ideogram4,krea2_tiny,text_krea2,flux3_edit_tiny,text_flux3,lumina2_tiny,text_lumina2,hunyuan_image_tiny,text_hunyuan_image,vae_hunyuan_image_decode,hunyuan_video_tiny,vae_hunyuan_video_decode,qwen_image_tiny,qwen_image21_tiny,vae_qwen_image21_decode,sd15_tiny,text_sd2,wan_tiny,wan_video_tiny,wan_i2v_tiny,vae_wan_decode,vae_wan22_decode,text_wan,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
+cp -r "$prefix/share/lora-host/template" "$root/plugins/"{anima,chroma,ernie_image,flux2,hunyuan_image,hunyuan_video,ideogram4,krea2,flux3,ltx2,lumina2,qwen_image,qwen_image21,sd15,wan,z_image} "$work/sources"
+cp -r "$root/tests/data/golden/"{anima_tiny,text_anima,chroma_tiny,ernie_image_tiny,text_ernie_image,flux2_klein_tiny,text_flux2_dev,ideogram4_tiny,text_ideogram4,krea2_tiny,text_krea2,flux3_edit_tiny,text_flux3,ltx2_tiny,text_ltx2,vae_ltx2_decode,lumina2_tiny,text_lumina2,hunyuan_image_tiny,text_hunyuan_image,vae_hunyuan_image_decode,hunyuan_video_tiny,vae_hunyuan_video_decode,qwen_image_tiny,qwen_image21_tiny,vae_qwen_image21_decode,sd15_tiny,text_sd2,wan_tiny,wan_video_tiny,wan_i2v_tiny,vae_wan_decode,vae_wan22_decode,text_wan,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
 cp "$root/examples/toy_flux/"{ae,t5xxl}.safetensors "$work"
-rm -rf "$plugins"/{anima,chroma,ernie_image,flux2,hunyuan_image,hunyuan_video,ideogram4,krea2,flux3,lumina2,qwen_image,qwen_image21,sd15,wan,z_image}{,.so}  # the host's own
+rm -rf "$plugins"/{anima,chroma,ernie_image,flux2,hunyuan_image,hunyuan_video,ideogram4,krea2,flux3,ltx2,lumina2,qwen_image,qwen_image21,sd15,wan,z_image}{,.so}  # the host's own
 cd "$work"
 
 check "documentation for authors is installed" test -s "$prefix/share/doc/lora-host/plugin-guide.md" \
@@ -101,7 +101,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   fi
   folder=$work/$(basename "$compiler")
   unset LORA_HOST_PLUGIN_PATH
-  for project in template anima chroma ernie_image flux2 hunyuan_image hunyuan_video ideogram4 krea2 flux3 lumina2 qwen_image qwen_image21 sd15 wan z_image; do
+  for project in template anima chroma ernie_image flux2 hunyuan_image hunyuan_video ideogram4 krea2 flux3 ltx2 lumina2 qwen_image qwen_image21 sd15 wan z_image; do
     # The sources of the host's own are compiled one by one in its build; here a project's are compiled as one.
     if [ $project = template ]; then unity=OFF; else unity=ON; fi
     check "$project finds the installed SDK ($compiler)" cmake -S "sources/$project" -B "$folder/$project" \

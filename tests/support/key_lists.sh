@@ -152,17 +152,60 @@ lumina2_transformer_keys() { # lumina2_transformer_keys BLOCKS HIDDEN KEYS HEAD 
   done
   print_keys
 }
-gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS
+gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS [HEAD]: with norms of heads as wide, Gemma 3
   local list= block name
   tensor model.embed_tokens.weight "$6, $2"; tensor model.norm.weight $2
   for block in $(seq -f model.layers.%g 0 $(($1 - 1))); do
     for name in input_layernorm post_attention_layernorm pre_feedforward_layernorm post_feedforward_layernorm; do
       tensor $block.$name.weight $2
     done
+    for name in ${7:+q_norm k_norm}; do tensor $block.self_attn.$name.weight $7; done
     linear $block.self_attn.q_proj $3 $2 no; linear $block.self_attn.o_proj $2 $3 no
     linear $block.self_attn.k_proj $4 $2 no; linear $block.self_attn.v_proj $4 $2 no
     linear $block.mlp.gate_proj $5 $2 no; linear $block.mlp.up_proj $5 $2 no; linear $block.mlp.down_proj $2 $5 no
   done
+  print_keys
+}
+
+# The published file of LTX-2, of which what is there for sound is left out but for what tells it.
+ltx2_keys() { # ltx2_keys BLOCKS HIDDEN TEXT STATES: with text of as many states of Gemma 3
+  local h=$2 list= at block part name i level
+  at=model.diffusion_model.
+  ltx2_attention() { # ltx2_attention MODULE WIDTH
+    for part in to_q to_k to_v to_out.0; do linear $1.$part $2 $2; done
+    for part in q_norm k_norm; do tensor $1.$part.weight $2; done
+  }
+  ltx2_feed_forward() { linear $1.net.0.proj $((4 * $2)) $2; linear $1.net.2 $2 $((4 * $2)); }
+  ltx2_conv() { tensor "$1.conv.weight" "$2, $3, 3, 3, 3"; tensor "$1.conv.bias" $2; }
+  linear ${at}patchify_proj $h 128; linear ${at}proj_out 128 $h; tensor ${at}scale_shift_table "2, $h"
+  tensor ${at}audio_scale_shift_table "2, $((h / 2))"
+  linear ${at}adaln_single.emb.timestep_embedder.linear_1 $h 256
+  linear ${at}adaln_single.emb.timestep_embedder.linear_2 $h $h; linear ${at}adaln_single.linear $((6 * h)) $h
+  linear ${at}caption_projection.linear_1 $h $3; linear ${at}caption_projection.linear_2 $h $h
+  for block in $(seq -f ${at}transformer_blocks.%g 0 $(($1 - 1))); do
+    ltx2_attention $block.attn1 $h; ltx2_attention $block.attn2 $h; ltx2_feed_forward $block.ff $h
+    tensor $block.scale_shift_table "6, $h"
+  done
+  at=${at}video_embeddings_connector.
+  tensor ${at}learnable_registers "128, $3"
+  for block in ${at}transformer_1d_blocks.{0,1}; do ltx2_attention $block.attn1 $3; ltx2_feed_forward $block.ff $3; done
+  linear text_embedding_projection.aggregate_embed $3 $(($3 * $4)) no
+  local -a down=(128 256 512 1024 2048) blocks=(4 6 6 2 2) made=(64 256 128 256) up=(1024 512 256 128)
+  ltx2_conv vae.encoder.conv_in 128 48; ltx2_conv vae.encoder.conv_out 129 2048
+  ltx2_conv vae.decoder.conv_in 1024 128; ltx2_conv vae.decoder.conv_out 48 128
+  for level in 0 1 2 3 4; do
+    for ((i = 0; i < blocks[level]; i++)); do for name in conv1 conv2; do
+      ltx2_conv vae.encoder.down_blocks.$((2 * level)).res_blocks.$i.$name ${down[level]} ${down[level]}
+    done; done
+    [ $level = 4 ] || ltx2_conv vae.encoder.down_blocks.$((2 * level + 1)).conv ${made[level]} ${down[level]}
+  done
+  for level in 0 1 2 3; do
+    for i in 0 1 2 3 4; do for name in conv1 conv2; do
+      ltx2_conv vae.decoder.up_blocks.$((2 * level)).res_blocks.$i.$name ${up[level]} ${up[level]}
+    done; done
+    [ $level = 3 ] || ltx2_conv vae.decoder.up_blocks.$((2 * level + 1)).conv $((8 * up[level + 1])) ${up[level]}
+  done
+  for name in mean-of-means std-of-means; do tensor vae.per_channel_statistics.$name 128; done
   print_keys
 }
 
