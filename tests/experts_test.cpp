@@ -399,6 +399,10 @@ TEST(ExpertJobs, FilesThatDoNotFitAreNamed) {
     EXPECT_THAT(error(fmt::format("variant: {}, low_noise_path: {}", variant, ExpertJob::model("i2v"))),
                 AllOf(HasSubstr("model.low_noise_path: "), HasSubstr("i2v.safetensors: \"patch_embedding.weight\": "
                                                                      "expected [256, 16, 1, 2, 2], as the other")));
+  put(job.dir() / "train.yaml", job.config("dog", ExpertJob::model("high"), "variant: wan2.2-high-noise", ""));
+  const HostResult alone = run_host({"sample", "--config", (job.dir() / "train.yaml").string(), "--lora",
+                                     "low_noise=" + ExpertJob::model("low"), "--out", (job.dir() / "a.png").string()});
+  EXPECT_THAT(alone.output, HasSubstr("is for wan2.2-low-noise, and samples are made with wan2.2-high-noise alone"));
   const std::string both = fmt::format("variant: wan2.2, low_noise_path: {}", ExpertJob::model("low"));
   EXPECT_THAT(error(both + ", lora_path: a.safetensors"), HasSubstr("model.lora_path: a.safetensors is of one expert"));
   EXPECT_THAT(error(both, {"--resume", "elsewhere"}), HasSubstr("--resume elsewhere: is for one run"));

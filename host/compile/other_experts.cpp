@@ -49,6 +49,16 @@ std::vector<LoraInput> loras_of_expert(const Registry& registry, const ModelConf
   return {lora_of_key(registry, expert.lora_key(), schema::expand_home(given->second.text))};
 }
 
+std::string why_alone(const Model& model) {
+  const Expert* const own = expert_of(model);
+  if (own == nullptr) return "";
+  std::vector<std::string> keys;
+  for (const Expert& other : model.spec().experts.each)
+    if (&other != own) keys.push_back("model." + other.path_key());
+  return fmt::format("all levels by {}: name what has the others' ({}) for samples of all experts", own->word,
+                     fmt::join(keys, ", "));
+}
+
 OtherExperts::OtherExperts(const Registry& registry, const ModelConfig& config, const Model& own,
                            const std::set<std::string>& images,
                            const std::map<std::string, std::vector<LoraInput>>& loras) {

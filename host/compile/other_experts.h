@@ -37,7 +37,7 @@ class OtherExperts {
   // Reads the weights of a share's expert into `weights`, which are those of `graph`, unless they are there. No program
   // may be running.
   void use(size_t share, Device& device, Weights& weights, const Graph& graph);
-  std::string text() const;  // "levels above 0.875 by high_noise (high.safetensors), others by ..."
+  std::string text() const;  // "levels above 0.875 by high_noise, the others by low_noise"; empty: one has them all
 
  private:
   std::vector<std::unique_ptr<Model>> opened_;
@@ -47,6 +47,8 @@ class OtherExperts {
 
 // The LoRA that its key names, if any.
 std::vector<LoraInput> loras_of_expert(const Registry& registry, const ModelConfig& config, const Expert& expert);
+// Why an expert denoises all levels, and what to give; empty: the model is none.
+std::string why_alone(const Model& model);
 // The expert that an opened model is: that which its recipe does not name. nullptr: the model is no expert.
 const Expert* expert_of(const Model& model);
 

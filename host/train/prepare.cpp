@@ -449,6 +449,8 @@ std::string Prepared::report(bool whole) {
   if (samples) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), samples->decoding_text());
   if (const std::string shares = experts.text(); samples && !shares.empty())
     text_report += fmt::format("           {}, whose weights are read in turn\n", shares);
+  else if (const std::string why = why_alone(model); samples && !why.empty())
+    text_report += fmt::format("           {}\n", why);
   if (loras.differ())
     text_report +=
         "           without model.assistant_lora_path, with model.inference_lora_path: weights are read anew\n";
