@@ -14,6 +14,7 @@
 #include "support/ideogram4_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
+#include "support/ltx2_shapes.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -226,6 +227,9 @@ class SmallModels {
     if (name == "ti2v")
       return {{"model.name_or_path", file(name, write_small_ti2v)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
+    if (name == "ltx2")
+      return {{"model.name_or_path", file(name, write_small_ltx2)},
+              {"model.tokenizer_path", std::string(source_dir()) + "/tests/data/gemma_small"}};
     if (name == "flux2")
       return {
           {"model.name_or_path", file(name, [](const fs::path& path) { write_small_flux2(path, small_flux2_dev); })},
@@ -520,6 +524,18 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.arch", "wan22_5b"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 5}}},
             {},
             {"plugin: \"wan\"", "variant: \"wan2.2-ti2v-5b\""}},
+        Job{"ltx2",
+            "ltx2",
+            true,
+            {tight, {{"model.arch", "ltx2"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 4}}},
+            {},
+            {"plugin: \"ltx2\""}},
+        Job{"ltx2_3",
+            "ltx2",
+            true,
+            {tight, {{"model.arch", "ltx2.3"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 4}}},
+            {},
+            {"plugin: \"ltx2\""}},
         Job{"sdxl",
             "sdxl",
             true,
