@@ -46,14 +46,14 @@ TEST(Synthetic, MakesACheckpoint) {
   const TempDir dir;
   put(dir / "keys.json",
       R"({"about": "x", "tensors": {"b.weight": ["BF16", [4, 12]], "norm.weight": ["F32", [5]], "a.bias": ["F16", [3]],
-    "bn.running_var": ["F32", [5]], "w8.weight": ["F8_E4M3", [2, 3]], "ids": ["I64", [1, 4]], "scalar": ["F32", []], "big.weight": ["F32", [300, 300]]}})");
+    "bn.running_var": ["F32", [5]], "s.std-of-means": ["F32", [5]], "w8.weight": ["F8_E4M3", [2, 3]], "ids": ["I64", [1, 4]], "scalar": ["F32", []], "big.weight": ["F32", [300, 300]]}})");
   make_checkpoint(dir / "keys.json", dir / "a.safetensors", 7);
   make_checkpoint(dir / "keys.json", dir / "b.safetensors", 7);
   make_checkpoint(dir / "keys.json", dir / "c.safetensors", 8);
   EXPECT_EQ(get(dir / "a.safetensors"), get(dir / "b.safetensors"));
   EXPECT_NE(get(dir / "a.safetensors"), get(dir / "c.safetensors"));
   const Safetensors file(dir / "a.safetensors");
-  ASSERT_EQ(file.tensors().size(), 8u);
+  ASSERT_EQ(file.tensors().size(), 9u);
   EXPECT_EQ(file.tensors()[0].name, "b.weight");
   std::vector<float> want(48);
   generate("7/b.weight", 0, std::sqrt(3.0) / std::sqrt(12.0), want);
@@ -61,7 +61,7 @@ TEST(Synthetic, MakesACheckpoint) {
   std::vector<float> big(90000);
   generate("7/big.weight", 0, std::sqrt(3.0) / std::sqrt(300.0), big);
   EXPECT_EQ(file.read("big.weight").data, floats({300, 300}, big).data);
-  for (const char* positive : {"norm.weight", "bn.running_var"}) {
+  for (const char* positive : {"norm.weight", "bn.running_var", "s.std-of-means"}) {
     const HostTensor values = file.read(positive);
     for (const float v : values.as<float>()) EXPECT_NEAR(v, 1.0, 0.11) << positive;
   }

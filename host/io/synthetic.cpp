@@ -106,8 +106,9 @@ WeightLaw weight_law(std::string_view name, const Shape& shape) {
     const auto fan_in = static_cast<double>(std::max<int64_t>(1, shape.with(0, 1).numel()));
     return {0.0, 1 / std::sqrt(fan_in)};
   }
-  const bool norm = name.ends_with(".scale") || name.ends_with(".weight") || name.ends_with("_scale") ||
-                    name.ends_with("_var") || shape.rank() == 0;
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  const bool norm = last == "scale" || last == "weight" || last.ends_with("_scale") || last.ends_with("_var") ||
+                    last.starts_with("std-") || last.ends_with("_std") || shape.rank() == 0;
   return norm ? WeightLaw{1.0, 0.06} : WeightLaw{0.0, 0.012};
 }
 
