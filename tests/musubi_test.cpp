@@ -315,9 +315,9 @@ TEST_F(Musubi, ExpertsOfWanAreToldByTheirLevels) {
   EXPECT_THAT(read(law).notes, Contains(HasSubstr("dit may be either expert")));
   EXPECT_THAT(
       error_of(law + "dit_high_noise = 'h'\n"),
-      HasSubstr("x.toml:5:1: dit_high_noise: not supported: a run trains one expert, there both take turns. Make two "
-                "runs: one with dit and max_timestep = 875, and one with this file as dit and min_timestep = "
-                "875"));
+      HasSubstr("x.toml:5:1: dit_high_noise: not supported: there one LoRA is trained with both experts in turns, here "
+                "each has its own. Make two runs: one with dit and max_timestep = 875, and one with this file as dit "
+                "and min_timestep = 875"));
 }
 
 // Its experts part at another level, and samples begin with a picture.

@@ -233,13 +233,15 @@ class Training : kohya::ScriptArguments {
   void refuse_second_expert(const Node& key) {
     const auto* const said = parted();
     const double at = said == nullptr ? 0 : said->second->boundary * levels;
-    reader_.problem(key, key.text,
-                    "not supported: a run trains one expert, there both take turns. Make two runs: one with dit and " +
-                        (said == nullptr ? "max_timestep, and one with this file as dit and min_timestep, at the level "
-                                           "where they part"
-                                         : fmt::format("max_timestep = {0}, and one with this file as dit and "
-                                                       "min_timestep = {0}",
-                                                       at)));
+    reader_.problem(
+        key, key.text,
+        "not supported: there one LoRA is trained with both experts in turns, here each has its own. Make two "
+        "runs: one with dit and " +
+            (said == nullptr ? "max_timestep, and one with this file as dit and min_timestep, at the level "
+                               "where they part"
+                             : fmt::format("max_timestep = {0}, and one with this file as dit and "
+                                           "min_timestep = {0}",
+                                           at)));
   }
 
   // Patterns of modules are not among the options of an adapter.
