@@ -197,6 +197,48 @@ TEST(TimestepLaws, OfARecipeHaveItsWidthAndGrowth) {
   EXPECT_EQ(TimestepLaw(plain, recipe).text(), "sigmoid scale 1 shift 1");
 }
 
+// As the trainer of LTX-2 draws: the share of its times below x is 0.1 of an even law and 0.9 of a shifted sigmoid
+// between two of its own times, what comes out below 0.001 being mirrored there.
+TEST(TimestepLaws, StretchedAndEvenInPart) {
+  Recipe recipe;
+  recipe.objective = Objective::flow;
+  recipe.timestep = {.type = "resolution_shift",
+                     .resolution_shift = ResolutionShift{1024, 0.95, 4096, 2.05, false, true},
+                     .stretch = {{0.005, 0.999}},
+                     .even = 0.1};
+  const TimestepLaw law({}, recipe);
+  EXPECT_EQ(
+      law.text(),
+      "resolution_shift scale 1 mu 0.95 at 1024 tokens to 2.05 at 4096 at most stretched from ranks 0.005 to 0.999 0.1 "
+      "of them evenly");
+  const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+  constexpr double least = 1e-3;
+  for (const auto& [tokens, mu] : {std::pair<int64_t, double>{1024, 0.95}, {2560, 1.5}, {4096, 2.05}, {14080, 2.05}}) {
+    const double first = sigmoid(mu - 2.5758), last = sigmoid(mu + 3.0902);
+    const auto rank = [&, mu = mu](double y) {  // of what is stretched to y
+      const double t = first + y * (last - first);
+      return t <= 0 ? 0.0 : 0.5 * std::erfc(-(std::log(t / (1 - t)) - mu) / std::numbers::sqrt2);
+    };
+    const auto below = [&](double x) {
+      return 0.9 * (x >= 1 ? 1 : rank(x) - rank(2 * least - x)) + 0.1 * (x - least) / (1 - least);
+    };
+    constexpr size_t count = 20000;
+    std::vector<double> times;
+    for (size_t i = 0; i < count; ++i) {
+      Random random(7, Purpose::timestep, i, 0);
+      times.push_back(law.draw(random, tokens));
+    }
+    std::ranges::sort(times);
+    EXPECT_GE(times.front(), least);
+    EXPECT_LE(times.back(), 1);
+    double apart = 0;
+    for (size_t i = 0; i < count && times[i] < 1; ++i)
+      apart = std::max(apart, std::abs(below(times[i]) - (static_cast<double>(i) + 0.5) / count));
+    // Kolmogorov's: more than 2 / sqrt(n) of 1 in 1500 samples. Without the even part it is 0.1 apart.
+    EXPECT_LT(apart, 2 / std::sqrt(static_cast<double>(count))) << tokens;
+  }
+}
+
 TEST(TimestepLaws, DenoisingStepsLimitTheRank) {
   TrainSection train;
   train.min_denoising_steps = 100;

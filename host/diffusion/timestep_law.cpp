@@ -30,6 +30,8 @@ double shift_time_mu(double mu, double t) { return std::exp(mu) / (std::exp(mu) 
 
 namespace {
 
+constexpr double least_time = 1e-3;  // of a law that is stretched, or even in part
+
 constexpr int64_t denoising_steps = 1000;  // of train.min_denoising_steps and max_denoising_steps
 
 // The share of normal numbers below z.
@@ -111,6 +113,10 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
   } else {
     fail(Code::config, "train.timestep_type: '{}' is not known", name_);
+  }
+  if (own) {
+    stretch_ = recipe.timestep.stretch;
+    even_ = recipe.timestep.even;
   }
   refuse_unused(train);
   scale_ = kind_ == Kind::mode ? train.mode_scale.value_or(1.29)
@@ -231,6 +237,7 @@ double TimestepLaw::draw(Random& random, int64_t tokens, bool reg) const {
 double TimestepLaw::draw_any(Random& random, int64_t tokens, bool reg) const {
   if (kind_ == Kind::steps) return steps_[random.below(steps_.size())];
   Draw drawn{};
+  const bool even = even_ > 0 && random.uniform() < even_;
   const double largest =
       kind_ == Kind::lognorm_blend ? normal_of_rank(std::pow(random.uniform(), 1 / lognormal_count)) : 0;
   const std::string& favoured = reg ? favoured_reg_ : favoured_;
@@ -238,13 +245,29 @@ double TimestepLaw::draw_any(Random& random, int64_t tokens, bool reg) const {
     constexpr double least = 1e-9;  // the ends of a law may be at infinity
     const double u = random.uniform(), cube = u * u * u;
     const double rank = highest_ - (favoured == "content" ? cube : 1 - cube) * (highest_ - lowest_);
-    drawn.t = time_of(std::clamp(rank, least, 1 - least), largest);
+    drawn.t = even ? rank : time_of(std::clamp(rank, least, 1 - least), largest);
   } else {
     // Shifts keep the order of times, so the limits hold before and after them.
-    do drawn = draw_one(random, largest);
-    while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_));
+    do {
+      if (even)
+        drawn.t = drawn.rank = random.uniform();
+      else
+        drawn = draw_one(random, largest);
+    } while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_));
   }
-  return resolution_ ? shift_time_mu(resolution_->mu(tokens), drawn.t) : shift_time(shift_, drawn.t);
+  if (even) return least_time + (1 - least_time) * drawn.t;
+  return stretch_ ? stretched(drawn.t, tokens) : shifted(drawn.t, tokens);
+}
+
+double TimestepLaw::shifted(double t, int64_t tokens) const {
+  return resolution_ ? shift_time_mu(resolution_->mu(tokens), t) : shift_time(shift_, t);
+}
+
+double TimestepLaw::stretched(double t, int64_t tokens) const {
+  const auto [low, high] = *stretch_;
+  const double first = shifted(time_of(low, 0), tokens), last = shifted(time_of(high, 0), tokens);
+  const double whole = (shifted(t, tokens) - first) / (last - first);
+  return std::clamp(whole < least_time ? 2 * least_time - whole : whole, 0.0, 1.0);
 }
 
 std::string TimestepLaw::text() const {
@@ -253,9 +276,12 @@ std::string TimestepLaw::text() const {
   if (kind_ == Kind::logit_normal) line += fmt::format(" mean {} std {}", mean_, std_);
   if (resolution_)
     line += fmt::format(" mu {} at {} tokens to {} at {}{}", resolution_->base, resolution_->base_tokens,
-                        resolution_->max, resolution_->max_tokens, resolution_->logarithmic ? " by logarithm" : "");
+                        resolution_->max, resolution_->max_tokens, resolution_->logarithmic ? " by logarithm" : "") +
+            (resolution_->capped ? " at most" : "");
   else
     line += fmt::format(" shift {}", shift_);
+  if (stretch_) line += fmt::format(" stretched from ranks {} to {}", (*stretch_)[0], (*stretch_)[1]);
+  if (even_ > 0) line += fmt::format(" {} of them evenly", even_);
   for (const auto& [favoured, of] : {std::pair(&favoured_, ""), std::pair(&favoured_reg_, " of regularization images")})
     if (*favoured != "balanced") line += fmt::format(" favouring {}{}", *favoured, of);
   if (lowest_ > 0 || highest_ < 1) line += fmt::format(" ranks {} to {}", lowest_, highest_);

@@ -17,6 +17,10 @@
 //   *_shift          sigmoid, shifted by exp(mu), mu growing with the number of image tokens
 // and then t' = shift t / (1 + (shift - 1) t).
 //
+// A recipe may stretch the times between two ranks of its law to [0, 1], and draw a share of all evenly, as the trainer
+// of LTX-2 does (ltx_trainer/timestep_samplers.py): times that come out below 0.001 are mirrored there, those above 1
+// are 1.
+//
 // Where content or style is favoured, it is drawn which share of the law's times is noisier: u^3, or 1 - u^3
 // (Mou et al. 2023, "T2I-Adapter", section 3.4).
 //
@@ -25,6 +29,7 @@
 // Of a model whose denoisers share the noise levels (recipe: denoisers) times that another one serves are drawn again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -67,6 +72,8 @@ class TimestepLaw {
   Draw draw_one(Random& random, double largest) const;
   double draw_any(Random& random, int64_t tokens, bool reg) const;  // whichever denoiser serves it
   double time_of(double rank, double largest) const;
+  double shifted(double t, int64_t tokens) const;
+  double stretched(double t, int64_t tokens) const;
   void refuse_unused(const TrainSection& train) const;
   void keep_to_range(const TrainSection& train);
 
@@ -74,12 +81,14 @@ class TimestepLaw {
   Kind kind_ = Kind::linear;
   double scale_ = 1, mean_ = 0, std_ = 1, shift_ = 1;
   std::optional<ResolutionShift> resolution_;
-  std::span<const double> steps_;        // times of the kind of that name
-  double lowest_ = 0, highest_ = 1;      // ranks of the times that are trained
-  double above_ = 0, up_to_ = 1;         // the share of the denoiser that is trained
-  double low_ = 0, high_ = 1;            // the range that levels are kept to
-  bool scaled_ = false;                  // by moving them into it
-  std::string favoured_, favoured_reg_;  // balanced, content, style
+  std::optional<std::array<double, 2>> stretch_;  // ranks whose times become 0 and 1
+  double even_ = 0;                               // the share that is drawn evenly
+  std::span<const double> steps_;                 // times of the kind of that name
+  double lowest_ = 0, highest_ = 1;               // ranks of the times that are trained
+  double above_ = 0, up_to_ = 1;                  // the share of the denoiser that is trained
+  double low_ = 0, high_ = 1;                     // the range that levels are kept to
+  bool scaled_ = false;                           // by moving them into it
+  std::string favoured_, favoured_reg_;           // balanced, content, style
 };
 
 }  // namespace lh

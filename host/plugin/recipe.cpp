@@ -24,7 +24,7 @@ double ResolutionShift::mu(int64_t tokens) const {
   const auto count = static_cast<double>(tokens);
   const double share = logarithmic ? std::log(count / base_tokens) / std::log(max_tokens / base_tokens)
                                    : (count - base_tokens) / (max_tokens - base_tokens);
-  return base + share * (max - base);
+  return base + (capped ? std::min(share, 1.0) : share) * (max - base);
 }
 
 namespace {

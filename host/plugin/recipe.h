@@ -1,6 +1,7 @@
 // A model's recipe: what differs between model families, as data. The YAML is documented in docs/plugin-guide.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -100,6 +101,7 @@ struct DenoiserSpec {
 struct ResolutionShift {
   double base_tokens = 256, base = 0.5, max_tokens = 4096, max = 1.15;
   bool logarithmic = false;
+  bool capped = false;  // at `max`
   double mu(int64_t tokens) const;
 };
 
@@ -117,6 +119,10 @@ struct TimestepSpec {
   double scale = 1;  // of the normal number of which a sigmoid is taken
   std::string weighting = "none";
   std::optional<ResolutionShift> resolution_shift;
+  // Of a law with that shift: the times of these two ranks are stretched to 0 and 1, and a share of all is drawn
+  // evenly.
+  std::optional<std::array<double, 2>> stretch;
+  double even = 0;
 };
 
 // Where the noise levels of a sampling run lie: see diffusion/sampling_schedule.h.

@@ -13,7 +13,7 @@ constexpr Range shifts{.low = 0, .high = 100, .above = true};
 
 ResolutionShift read_resolution_shift(const Strict& in, const yaml::Node& node) {
   const std::string where = "resolution_shift";
-  in.check_fields(node, where, {"base_tokens", "base", "max_tokens", "max", "growth"});
+  in.check_fields(node, where, {"base_tokens", "base", "max_tokens", "max", "growth", "capped"});
   const auto number = [&](std::string_view field, const Range& range) {
     return in.number(in.need(node, field, where), std::string(field), range);
   };
@@ -24,6 +24,7 @@ ResolutionShift read_resolution_shift(const Strict& in, const yaml::Node& node) 
   out.base = number("base", {.low = -100, .high = 100});
   out.max_tokens = number("max_tokens", {.low = out.base_tokens + 1, .high = many});
   out.max = number("max", {.low = -100, .high = 100});
+  in.set(node, "capped", out.capped);
   return out;
 }
 
@@ -103,7 +104,7 @@ NoiseScheduleSpec read_noise_schedule(const Strict& in, const yaml::Node& node, 
 }
 
 TimestepSpec read_timestep(const Strict& in, const yaml::Node& node, Objective objective) {
-  in.check_fields(node, "timestep", {"type", "shift", "scale", "weighting", "resolution_shift"});
+  in.check_fields(node, "timestep", {"type", "shift", "scale", "weighting", "resolution_shift", "stretch", "even"});
   TimestepSpec out;
   out.type = in.choice(in.need(node, "type", "timestep"), "timestep type",
                        {"uniform", "linear", "sigmoid", "logit_normal", "mode", "cosmap", "shift", "resolution_shift"});
@@ -120,6 +121,17 @@ TimestepSpec read_timestep(const Strict& in, const yaml::Node& node, Objective o
     in.wrong(node, "weighting and resolution_shift belong to flow models");
   if (out.type == "resolution_shift" && !out.resolution_shift)
     in.wrong(node, "type resolution_shift needs the field `resolution_shift`");
+  if (const yaml::Node* stretch = node.find("stretch")) {
+    std::vector<double> ranks;
+    for (const yaml::Node& item : in.list(*stretch, "stretch"))
+      ranks.push_back(in.number(item, "a rank of stretch", {.low = 0, .high = 1, .above = true}));
+    if (ranks.size() != 2 || ranks[0] >= ranks[1] || ranks[1] >= 1)
+      in.wrong(*stretch, "stretch must be [low, high]: two ranks above 0 and below 1");
+    out.stretch = {ranks[0], ranks[1]};
+  }
+  in.set(node, "even", out.even, {.low = 0, .high = 1});
+  if (out.type != "resolution_shift" && (out.stretch || out.even > 0))
+    in.wrong(node, "stretch and even belong to the type resolution_shift");
   return out;
 }
 
