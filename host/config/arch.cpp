@@ -7,7 +7,7 @@
 #include <set>
 
 #include "config/model_keys.h"
-#include "config/scalar.h"
+#include "config/script_arguments.h"
 
 namespace lh {
 namespace {
@@ -50,18 +50,8 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
             .text = text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column});
 }
 
-namespace {
-
-bool says_nothing(const yaml::Node& value) {
-  if (value.kind == yaml::Kind::null) return true;
-  if (value.kind != yaml::Kind::scalar) return value.items.empty() && value.entries.empty();
-  return value.text.empty() || value.text == "0" || yaml::flag_of(value) == false;
-}
-
-}  // namespace
-
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
-  if (says_nothing(value)) return;
+  if (kohya::nothing(value, {})) return;
   ModelConfig& model = on.config.model;
   const Experts none;
   const Experts* experts = &none;
@@ -78,7 +68,7 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
     constexpr std::string_view train = "train_";
     const Expert* const expert =
         key.text.starts_with(train) ? experts->find(std::string_view(key.text).substr(train.size())) : nullptr;
-    if (expert == nullptr && !says_nothing(text)) return refuse();
+    if (expert == nullptr && !kohya::nothing(text, {})) return refuse();
     if (expert != nullptr && !on.flag(text).value_or(true))
       std::erase_if(trained, [&](const Expert& one) { return one.name == expert->name; });
   }
