@@ -107,6 +107,21 @@ TEST(Bmp, DepthsPalettesAndRowOrder) {
   EXPECT_THAT(decode_error(bmp(4, 4, 24, {1, 2, 3})), HasSubstr("the file ends too early"));
 }
 
+TEST(Bmp, ColoursThatThePaletteLacks) {
+  NEEDS("BMP");
+  const std::vector<uint8_t> two{10, 20, 30, 0, 40, 50, 60, 0};
+  const auto of_row = [&](int64_t bits, uint8_t pixels) { return bmp(2, 1, bits, {pixels, 0, 0, 0}, two); };
+  EXPECT_THAT(decode_error(of_row(8, 2)), HasSubstr("a pixel has a colour that the palette lacks"));
+  EXPECT_THAT(decode_error(of_row(4, 0x12)), HasSubstr("a pixel has a colour that the palette lacks"));
+  EXPECT_EQ(decode_image(of_row(4, 0x10), "x").rgb, (std::vector<uint8_t>{60, 50, 40, 30, 20, 10}));
+  EXPECT_EQ(decode_image(of_row(1, 0x80), "x").rgb, (std::vector<uint8_t>{60, 50, 40, 30, 20, 10}));
+  FileBytes old;  // of OS/2: sizes in two bytes, three bytes for a colour
+  for (const int byte : {66, 77, 34, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 12, 0, 0, 0,
+                         2,  0,  1,  0, 1, 0, 1, 0, 1, 2, 3,  4, 5, 6, 64, 0, 0, 0})
+    old.push_back(std::byte(byte));
+  EXPECT_THAT(decode_error(old), HasSubstr("a palette of OS/2 is not read"));
+}
+
 TEST(Tiff, ColoursDepthsAlphaAndOrientation) {
   NEEDS("TIFF");
   const Image image = test_picture(19, 11);
