@@ -252,7 +252,7 @@ class Training : kohya::ScriptArguments {
       if (option == "verbose") {
         to_.ignored.push_back("network_args: verbose");
       } else if (option == "exclude_patterns") {
-        excluded_ = {&item, item.text.substr(std::min(item.text.size(), option.size() + 1))};
+        excluded_.emplace(item, item.text.substr(std::min(item.text.size(), option.size() + 1)));
       } else if (option == "include_patterns") {
         reader_.problem(item, "network_args",
                         "include_patterns is not supported: say which modules are trained with network.target_modules "
@@ -268,15 +268,16 @@ class Training : kohya::ScriptArguments {
   void settle_modules() {
     using enum MusubiModel::Patterns;
     std::vector<std::string> left_out;
-    if (has_model() && (excluded_.first == nullptr || model().exclude_patterns != instead)) left_out = model().left_out;
-    if (const auto& [item, text] = excluded_; item != nullptr) {
+    if (has_model() && (!excluded_ || model().exclude_patterns != instead)) left_out = model().left_out;
+    if (excluded_) {
+      const auto& [item, text] = *excluded_;
       const auto patterns = python_list(text);
       const bool other_modules = has_model() && model().exclude_patterns == refused;
       for (const std::string& pattern : patterns.value_or(std::vector<std::string>{""})) {
         const std::vector<std::string> words = words_within(pattern);
         if (words.empty() || !has_model() || other_modules)
           reader_.problem(
-              *item, "network_args",
+              item, "network_args",
               fmt::format("exclude_patterns: {} is not supported: only patterns like '.*word.*' and "
                           "'.*(one|two).*' are{}. Say it with network.ignore_if_contains of a YAML file",
                           patterns ? pattern : text, other_modules ? ", where modules have the same names here" : ""));
@@ -446,7 +447,7 @@ class Training : kohya::ScriptArguments {
   Models models_;
   const PluginKeys* of_ = nullptr;  // nullptr: not told
   std::vector<std::pair<std::string, const MusubiModel::Word*>> said_ = {};
-  std::pair<const Node*, std::string> excluded_ = {};  // exclude_patterns of network_args
+  std::optional<std::pair<Node, std::string>> excluded_;  // exclude_patterns of network_args
   Node none_{.kind = Kind::scalar};
 };
 
