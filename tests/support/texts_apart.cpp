@@ -57,6 +57,10 @@ struct Latents {
   }
 };
 
+// Products of another shape add in another order, which depends on the processor: some tens of float32's half units
+// through the few blocks of a test's model. A filler of 3 that were seen is a thousand times that.
+constexpr double other_order = 64 * 0x1p-24;
+
 }  // namespace
 
 void expect_texts_apart(const Model& model, const std::vector<std::pair<int64_t, int64_t>>& sizes, double differ) {
@@ -67,7 +71,8 @@ void expect_texts_apart(const Model& model, const std::vector<std::pair<int64_t,
     const HostTensor batch = latents.denoised(lengths, 40, 3.0f);
     for (size_t i = 0; i < lengths.size(); ++i) {
       const HostTensor alone = latents.denoised({lengths[i]}, lengths[i], 0.0f);
-      EXPECT_LT(relative_error(rows_of(batch, static_cast<int64_t>(i), 1), alone), 2e-6) << lengths[i] << " rows";
+      EXPECT_LT(relative_error(rows_of(batch, static_cast<int64_t>(i), 1), alone), other_order)
+          << lengths[i] << " rows";
     }
     for (const int64_t other : {1, 2})
       EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, other, 1)), differ);
