@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend_module.h"
+#include "cuda/as_card.h"
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
 #include "cuda/kernel_name.h"
@@ -154,6 +155,8 @@ Cuda::Cuda(const lk_context_params& params)
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
+  runtime_kernels_ = std::make_unique<RuntimeKernels>(capability());
+  as_card(device_);
   compiled_for_ = compiled_for();
   check(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking), "compute stream");
   stream_ = own_;
@@ -163,7 +166,6 @@ Cuda::Cuda(const lk_context_params& params)
   workspace_.owner = this;
   gemm_ = std::make_unique<Gemm>(*this);
   dnn_ = std::make_unique<Dnn>(*this);
-  runtime_kernels_ = std::make_unique<RuntimeKernels>(capability());
   const size_t bytes = size_t{LK_MAX_BRANCHES} * pointwise_arrivals * sizeof(uint32_t);
   check(cudaMalloc(&arrivals_, bytes), "counters");
   check(cudaMemsetAsync(arrivals_, 0, bytes, stream_), "counters");
@@ -496,6 +498,10 @@ int64_t Cuda::clusters_at_once(const void* kernel, dim3 cluster, dim3 block, siz
 
 void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, Together how) {
   if (measuring_) return;
+  if (shared > device_.sharedMemPerBlockOptin)
+    throw Error(LK_E_LIBRARY, "a kernel wants " + std::to_string(shared) +
+                                  " bytes of shared memory, of which a block has " +
+                                  std::to_string(device_.sharedMemPerBlockOptin) + " here");
   allow_shared(kernel, shared);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
