@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "data/token_model.h"
 #include "support/paths.h"
 #include "support/token_files.h"
 
@@ -200,6 +201,25 @@ TEST(BpeTokenizer, EqualsFurtherTables) {
       EXPECT_GT(expect_table(own ? *tokenizer : qwen3(), read_json(file.path())), 0) << file.path();
     }
   }
+}
+
+TEST(TokenModels, AreSharedByTokenizersOfTheSameFiles) {
+  const auto source = [](const std::string& folder, const std::string& merges) {
+    return TokenizerSource{.files = {{folder + "tokenizer.json",
+                                      R"({"version": "1.0", "model": {"type": "BPE", "unk_token": "<unk>",
+                                          "vocab": {"a": 0, "b": 1, "ab": 2, "<unk>": 3}, "merges": [)" +
+                                          merges + "]}}"}},
+                           .rules = {},
+                           .rules_from = {}};
+  };
+  auto model = token_model("bpe", source("", "\"a b\""));
+  EXPECT_EQ(token_model("bpe", source("folder/", "\"a b\"")), model);
+  const auto without_merges = token_model("bpe", source("", ""));
+  EXPECT_EQ(model->ids("ab"), (Ids{2}));
+  EXPECT_EQ(without_merges->ids("ab"), (Ids{0, 1}));
+  const std::weak_ptr<const TokenModel> kept = model;
+  model.reset();
+  EXPECT_TRUE(kept.expired());
 }
 
 // Each place of a picture is a token; what a prompt says of places is text.

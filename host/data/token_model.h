@@ -37,6 +37,10 @@ struct TokenizerSource {
   const SourceFile* file(const std::string& name) const;
 };
 
+// By one of the algorithms below. Tokenizers with the same files and rules have the same one: two text encoders of a
+// model often read one vocabulary, which takes longer to read than all else of a short run.
+std::shared_ptr<const TokenModel> token_model(const std::string& algorithm, const TokenizerSource& source);
+
 // Byte-pair encoding: tokenizer.json, or vocab.json with merges.txt and rules.
 std::unique_ptr<TokenModel> read_bpe(const TokenizerSource& source);
 // The sentencepiece library on the one file there is.

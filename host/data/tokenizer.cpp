@@ -159,7 +159,7 @@ int32_t Tokenizer::resolve(const char* field, const TokenName& token) const {
 }
 
 void Tokenizer::load() const {
-  model_ = spec_.kind == "bpe" ? read_bpe(*source_) : read_sentencepiece(*source_);
+  model_ = token_model(spec_.kind, *source_);
   const auto resolve_all = [&](const char* field, const auto& said, std::vector<int32_t> of_the_files) {
     if (!said) return of_the_files;
     std::vector<int32_t> ids;

@@ -50,7 +50,7 @@ class Tokenizer {
   std::string fingerprint_;
   mutable std::once_flag loaded_;
   mutable std::unique_ptr<TokenizerSource> source_;  // until the model is made of it
-  mutable std::unique_ptr<TokenModel> model_;
+  mutable std::shared_ptr<const TokenModel> model_;
   mutable Frame frame_;
 };
 
