@@ -1,5 +1,5 @@
-// How the transformers of HunyuanImage 2.1 and HunyuanVideo 1.5 take a prompt, by the names that ComfyUI gives their
-// keys.
+// How the transformers of HunyuanImage 2.1 and of both HunyuanVideos take a prompt, by the names that ComfyUI gives
+// their keys. The first HunyuanVideo has no glyphs.
 //
 // The text's states go through the token refiner, blocks of the text alone whose gates are made of the time and of the
 // mean of the states:
@@ -18,7 +18,7 @@ namespace lora_host::nn {
 struct HunyuanTextDimensions {
   static constexpr int64_t head_dim = 128;
   int64_t text = 0;            // width of the text states
-  int64_t glyphs = 0;          // width of the glyph states
+  int64_t glyphs = 0;          // width of the glyph states; 0: there are none
   int64_t refiner_blocks = 0;  // blocks of the text alone
 };
 
@@ -42,10 +42,10 @@ inline void require_refiner_block(const Weights& w, const std::string& block, in
   for (const char* norm : {".norm1", ".norm2"}) require_norm(w, block + norm, h);
 }
 
-// Reads them, and throws where a tensor is missing or of another shape. h: width of the transformer.
-inline HunyuanTextDimensions read_hunyuan_text(const Weights& w, int64_t h) {
-  HunyuanTextDimensions dims{.text = w.require("txt_in.input_embedder.weight", {h, -1})[1],
-                             .glyphs = w.require("byt5_in.layernorm.weight", {-1})[0]};
+// What the text's states go through, of a model without glyphs. Throws where a tensor is missing or of another shape.
+// h: width of the transformer.
+inline HunyuanTextDimensions read_hunyuan_refiner(const Weights& w, int64_t h) {
+  HunyuanTextDimensions dims{.text = w.require("txt_in.input_embedder.weight", {h, -1})[1]};
   w.require_linear("txt_in.input_embedder", h, dims.text);
   for (const char* module : {"txt_in.t_embedder", "txt_in.c_embedder"}) require_hunyuan_embedder(w, module, h);
   w.require("txt_in.c_embedder.in_layer.weight", {h, dims.text});
@@ -53,6 +53,13 @@ inline HunyuanTextDimensions read_hunyuan_text(const Weights& w, int64_t h) {
   dims.refiner_blocks = w.count(refiner, ".norm1.weight");
   for (int64_t i = 0; i < std::max<int64_t>(dims.refiner_blocks, 1); ++i)
     require_refiner_block(w, refiner + std::to_string(i), h);
+  return dims;
+}
+
+// ... and of one with them.
+inline HunyuanTextDimensions read_hunyuan_text(const Weights& w, int64_t h) {
+  HunyuanTextDimensions dims = read_hunyuan_refiner(w, h);
+  dims.glyphs = w.require("byt5_in.layernorm.weight", {-1})[0];
   require_norm(w, "byt5_in.layernorm", dims.glyphs);
   const int64_t first = w.require("byt5_in.fc1.weight", {-1, dims.glyphs})[0];
   const int64_t second = w.require("byt5_in.fc2.weight", {-1, first})[0];
