@@ -23,6 +23,7 @@
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
 #include "support/hunyuan_image_shapes.h"
+#include "support/hunyuan_video1_shapes.h"
 #include "support/hunyuan_video_shapes.h"
 #include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
@@ -111,6 +112,10 @@ fs::path hunyuan_video(const fs::path& folder) {
   write_small_hunyuan_video(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path hunyuan_video1(const fs::path& folder) {
+  write_small_hunyuan_video1(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path ltx2(const fs::path& folder) {
   write_small_ltx2(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -175,6 +180,9 @@ constexpr const char* hunyuan_image_files = R"(
 constexpr const char* hunyuan_video_files = R"(
   max_sequence_length: 400
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* hunyuan_video1_files = R"(
+  max_sequence_length: 128
+  tokenizer_path: SOURCE/tests/data/llama_small)";
 constexpr const char* ltx2_files = R"(
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
@@ -194,10 +202,11 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
 // nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
 // ernie_image 7 for each of 2; of hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video
-// 10 for each of 2, less the 3 that nothing reads in the last; of ideogram4 5 for each of 2; of wan, anima and ltx2
-// 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context
-// block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of
-// their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// 10 for each of 2, less the 3 that nothing reads in the last; of hunyuan_video1 8 and 2 for each of 2; of ideogram4 5
+// for each of 2; of wan, anima and ltx2 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention,
+// less the 3 that the last context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11
+// transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer
+// that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -229,6 +238,7 @@ const Family families[] = {
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
     {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},
+    {"hunyuan_video1", "hunyuan_video1", "t2v", hunyuan_video1, 12, "diffusers", hunyuan_video1_files, "", "", "", 3},
     {"ltx2", "ltx2", "dev", ltx2, 20, "diffusers", ltx2_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
@@ -512,11 +522,12 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (plugin == "hunyuan_image") programs.clear();  // kohya has the original names of its mlp and modulations
+    // kohya has the original names of their mlp and modulations.
+    if (plugin == "hunyuan_image" || plugin == "hunyuan_video1") programs.clear();
     if (knows("comfyui") &&
-        (format != "diffusers" ||
-         (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" && plugin != "lumina2" &&
-          plugin != "ideogram4" && plugin != "hunyuan_image" && plugin != "hunyuan_video" && plugin != "ltx2")))
+        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" &&
+                                   plugin != "lumina2" && plugin != "ideogram4" && plugin != "hunyuan_image" &&
+                                   plugin != "hunyuan_video" && plugin != "hunyuan_video1" && plugin != "ltx2")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -225,7 +225,7 @@ const WrongModel relatives[] = {
        set(s, "img_in.proj.weight", {128, 128, 1, 1, 1});
      },
      "this is HunyuanImage's refiner"},
-    {"video", [](Shapes& s) { add_linear(s, "vector_in.in_layer", 128, 64); }, "this is a HunyuanVideo model"},
+    {"video", [](Shapes& s) { add_linear(s, "vector_in.in_layer", 128, 64); }, "this is the first HunyuanVideo"},
     {"video_15", [](Shapes& s) { add_norm(s, "vision_in.proj.0", 64); }, "this is HunyuanVideo 1.5"},
 };
 

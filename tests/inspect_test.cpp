@@ -91,7 +91,7 @@ TEST(Inspect, EncodersAlone) {
       {"clip_l.safetensors",
        "clip_l",
        "clip_path",
-       {"flux", "sd35", "sdxl"},
+       {"flux", "hunyuan_video1", "sd35", "sdxl"},
        2},                                                                     // and of sd15, which calls it otherwise
       {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "sd35"}, 2}};  // and byt5 of hunyuan_image
   for (const Row& row : rows) {

@@ -348,6 +348,16 @@ TEST_F(Musubi, HunyuanVideo15) {
       HasSubstr("expected a number of at least 24"));
 }
 
+TEST_F(Musubi, HunyuanVideo) {
+  expect(
+      "dit = 'm'\nnetwork_module = 'networks.lora'\ntext_encoder1 = 'l'\ntext_encoder2 = 'c'\nfp8_llm = true\n"
+      "timestep_sampling = 'shift'\ndiscrete_flow_shift = 7.0\n",
+      {{"plugin", "\"hunyuan_video1\""},
+       {"given.llama3_path", "l"},
+       {"given.clip_path", "c"},
+       {"train.timestep_shift", "7"}});
+}
+
 TEST_F(Musubi, Datasets) {
   Config config = read("", R"(
 [general]
@@ -462,10 +472,9 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
             {"sample_prompts = 'p.json'\n", "expected a .txt file"}})
     EXPECT_THAT(error_of(model + text), HasSubstr(what)) << text;
   for (const auto& [module, what] :
-       Rows{{"lora",
-             "x.toml:2:1: network_module: no plugin trains the model of networks.lora; those that are here train "
-             "those of networks.lora_flux, networks.lora_flux_2, "},
-            {"lora_framepack", "no plugin trains the model of networks.lora_framepack"},
+       Rows{{"lora_framepack",
+             "x.toml:2:1: network_module: no plugin trains the model of networks.lora_framepack; those that are here "
+             "train those of networks.lora_flux, networks.lora_flux_2, "},
             {"lora_hv_1_5'\ntask = 'i2v", "which sees its picture by SigLIP"},
             {"oft", "networks.oft is not known: networks.lora_flux, "}})
     EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks." + module + "'\n"), HasSubstr(what));

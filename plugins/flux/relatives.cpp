@@ -15,7 +15,8 @@ std::optional<std::string> relative(const Weights& w) {
     return w.has("byt5_in.fc1.weight") && w.first_with_prefix("vision_in.").empty()
                ? "this is HunyuanImage 2.1, which also reads glyphs (byt5_in): its plugin is hunyuan_image"
                : "this is a HunyuanVideo model: its text goes through a token refiner "
-                 "(txt_in.individual_token_refiner)";
+                 "(txt_in.individual_token_refiner); the plugins of these are hunyuan_video1 and, of 1.5, "
+                 "hunyuan_video";
   if (!w.first_with_prefix("controlnet_blocks.").empty())
     return "this is a ControlNet (controlnet_blocks); LoRAs are trained on the model that it steers";
   std::optional<Dims> in = w.find("img_in.weight"), out = w.find("final_layer.linear.weight");

@@ -13,7 +13,8 @@ std::optional<std::string> relative(const Weights& w) {
   if (!w.first_with_prefix("vision_in.").empty() || w.has("cond_type_embedding.weight"))
     return "this is HunyuanVideo 1.5, which also sees images (vision_in)";
   if (!w.first_with_prefix("vector_in.").empty())
-    return "this is a HunyuanVideo model: it is told a vector of the whole text (vector_in)";
+    return "this is the first HunyuanVideo, which is told a vector of the whole text (vector_in): its plugin is "
+           "hunyuan_video1";
   const std::optional<Dims> in = w.find("img_in.proj.weight"), out = w.find("final_layer.linear.weight");
   if (in && out && in->size() > 2 && (*in)[1] == 2 * (*out)[0])
     return "this is HunyuanImage's refiner, which makes an image anew that it is shown (img_in.proj takes " +
