@@ -36,10 +36,10 @@ with open(sys.argv[1], "wb") as out:
 EOF
 }
 mkdir -p "$work/models/FLUX.2-dev" "$work/photos"
-# The text encoder of Flux.2 dev, for which there may be no list.
-mistral_keys() { # mistral_keys LAYERS WIDTH INNER
+# The text encoder of Flux.2 dev, for which there may be no list, and its kin: 32 heads of 128, 8 of keys.
+llm_keys() { # llm_keys LAYERS WIDTH INNER WORDS
   local list= layer
-  tensor model.embed_tokens.weight "131072, $2"; tensor model.norm.weight $2
+  tensor model.embed_tokens.weight "$4, $2"; tensor model.norm.weight $2
   for layer in $(seq -f model.layers.%g 0 $(($1 - 1))); do
     tensor $layer.input_layernorm.weight $2; tensor $layer.post_attention_layernorm.weight $2
     linear $layer.self_attn.q_proj 4096 $2 no; linear $layer.self_attn.o_proj $2 4096 no
@@ -49,9 +49,9 @@ mistral_keys() { # mistral_keys LAYERS WIDTH INNER
   done
   print_keys
 }
-mistral_keys 40 5120 32768 >"$work/mistral.json"
+llm_keys 40 5120 32768 131072 >"$work/mistral.json"
 # Those of ERNIE-Image, too.
-mistral_keys 26 3072 9216 >"$work/ministral.json"
+llm_keys 26 3072 9216 131072 >"$work/ministral.json"
 ernie_image_keys 36 4096 12288 3072 >"$work/ernie_image.json"
 # What Qwen2.5-VL sees with, which is not in the list of its language model.
 qwen_vision_keys() {
@@ -100,6 +100,9 @@ ltx2_keys 48 4096 3840 49 >"$work/ltx2.json"
 gemma2_keys 48 3840 4096 2048 15360 262208 256 >"$work/gemma3.json"
 hunyuan_image_transformer_keys 20 40 3584 3584 1472 >"$work/hunyuan_image.json"
 hunyuan_image_vae_keys 128 >"$work/hunyuan_image_vae.json"
+hunyuan_video1_transformer_keys 20 40 3072 4096 768 >"$work/hunyuan_video1.json"
+hunyuan_video1_vae_keys 128 >"$work/hunyuan_video1_vae.json"
+llm_keys 32 4096 14336 128320 >"$work/llama3.json"
 hunyuan_video_transformer_keys 54 2048 3584 1472 >"$work/hunyuan_video.json"
 hunyuan_video_vae_keys 128 >"$work/hunyuan_video_vae.json"
 byt5_keys 12 1472 6 3584 1510 >"$work/byt5.json"
@@ -166,7 +169,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -205,6 +208,9 @@ ltx-2-19b-dev ltx2
 gemma_3_12B_it gemma3
 hunyuanimage2.1_bf16 hunyuan_image
 hunyuan_image_2.1_vae_fp16 hunyuan_image_vae
+hunyuan_video_t2v_720p_bf16 hunyuan_video1
+hunyuan_video_vae_bf16 hunyuan_video1_vae
+llava_llama3_fp16 llama3
 hunyuanvideo1.5_480p_t2v_fp16 hunyuan_video
 hunyuanvideo15_vae_fp16 hunyuan_video_vae
 byt5_small_glyphxl_fp16 byt5
@@ -274,6 +280,7 @@ cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
 cp -r "$root/tests/data/gemma_small" "$work/models/gemma3_tokenizer"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
+cp -r "$root/tests/data/llama_small" "$work/models/llama3_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

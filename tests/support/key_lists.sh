@@ -242,8 +242,8 @@ ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER 
   print_keys
 }
 
-# The transformers of HunyuanImage 2.1 and HunyuanVideo 1.5 under their original names, their autoencoders and their reader of
-# glyphs.
+# The transformers of HunyuanImage 2.1 and both HunyuanVideos under their original names, their autoencoders and their reader
+# of glyphs.
 hunyuan_image_transformer_keys() { # hunyuan_image_transformer_keys DOUBLES SINGLES HIDDEN TEXT GLYPHS
   local list=
   tensor img_in.proj.weight "$3, 64, 1, 1"; linear final_layer.linear 64 $3
@@ -256,11 +256,20 @@ hunyuan_video_transformer_keys() { # hunyuan_video_transformer_keys BLOCKS HIDDE
   linear vision_in.proj.1 1152 1152; linear vision_in.proj.3 $2 1152
   hunyuan_transformer_keys $1 0 $2 $3 $4
 }
-hunyuan_transformer_keys() {
+hunyuan_video1_transformer_keys() { # hunyuan_video1_transformer_keys DOUBLES SINGLES HIDDEN TEXT POOLED
+  local list=
+  tensor img_in.proj.weight "$3, 16, 1, 2, 2"; linear final_layer.linear 64 $3
+  linear vector_in.in_layer $3 $5; linear vector_in.out_layer $3 $3
+  linear guidance_in.mlp.0 $3 256; linear guidance_in.mlp.2 $3 $3
+  hunyuan_transformer_keys $1 $2 $3 $4
+}
+hunyuan_transformer_keys() { # with glyphs where they have a width
   local h=$3 block side name
   tensor img_in.proj.bias $h
-  tensor byt5_in.layernorm.weight $5; tensor byt5_in.layernorm.bias $5
-  linear byt5_in.fc1 2048 $5; linear byt5_in.fc2 2048 2048; linear byt5_in.fc3 $h 2048
+  if [ $# = 5 ]; then
+    tensor byt5_in.layernorm.weight $5; tensor byt5_in.layernorm.bias $5
+    linear byt5_in.fc1 2048 $5; linear byt5_in.fc2 2048 2048; linear byt5_in.fc3 $h 2048
+  fi
   linear txt_in.input_embedder $h $4; linear txt_in.c_embedder.linear_1 $h $4; linear txt_in.c_embedder.linear_2 $h $h
   for name in time_in txt_in.t_embedder; do linear $name.mlp.0 $h 256; linear $name.mlp.2 $h $h; done
   for block in txt_in.individual_token_refiner.blocks.{0,1}; do
@@ -330,6 +339,36 @@ hunyuan_video_vae_keys() { # hunyuan_video_vae_keys CHANNELS: levels of 1, 2, 4,
   conv3 encoder.conv_in.conv $1 3 3; conv3 decoder.conv_in.conv ${wide[4]} 32 3
   tensor encoder.norm_out.gamma "${wide[4]}, 1, 1, 1"; conv3 encoder.conv_out.conv 64 ${wide[4]} 3
   tensor decoder.norm_out.gamma "$1, 1, 1, 1"; conv3 decoder.conv_out.conv 3 $1 3
+  print_keys
+}
+hunyuan_video1_vae_keys() { # hunyuan_video1_vae_keys CHANNELS: levels of 1, 2, 4 and 4 times that
+  local list= side name level i at to
+  local -a wide=($1 $((2 * $1)) $((4 * $1)) $((4 * $1)))
+  conv3() { tensor "$1.weight" "$2, $3, $4, $4, $4"; tensor "$1.bias" $2; } # conv3 MODULE OUT IN KERNEL
+  norm() { tensor $1.weight $2; tensor $1.bias $2; }                        # norm MODULE CHANNELS
+  video1_res() { # video1_res MODULE OUT IN
+    norm $1.norm1 $3; norm $1.norm2 $2; conv3 $1.conv1.conv $2 $3 3; conv3 $1.conv2.conv $2 $2 3
+    [ $2 = $3 ] || conv3 $1.conv_shortcut.conv $2 $3 1
+  }
+  for side in encoder decoder; do
+    video1_res $side.mid_block.resnets.0 ${wide[3]} ${wide[3]}; video1_res $side.mid_block.resnets.1 ${wide[3]} ${wide[3]}
+    norm $side.mid_block.attentions.0.group_norm ${wide[3]}
+    for name in to_q to_k to_v to_out.0; do linear $side.mid_block.attentions.0.$name ${wide[3]} ${wide[3]}; done
+  done
+  at=$1
+  for level in 0 1 2 3; do
+    to=${wide[level]}
+    for i in 0 1; do video1_res encoder.down_blocks.$level.resnets.$i $to $at; at=$to; done
+    [ $level = 3 ] || conv3 encoder.down_blocks.$level.downsamplers.0.conv.conv $to $to 3
+  done
+  for level in 0 1 2 3; do
+    to=${wide[3 - level]}
+    for i in 0 1 2; do video1_res decoder.up_blocks.$level.resnets.$i $to $at; at=$to; done
+    [ $level = 3 ] || conv3 decoder.up_blocks.$level.upsamplers.0.conv.conv $to $to 3
+  done
+  conv3 encoder.conv_in.conv $1 3 3; norm encoder.conv_norm_out ${wide[3]}; conv3 encoder.conv_out.conv 32 ${wide[3]} 3
+  conv3 decoder.conv_in.conv ${wide[3]} 16 3; norm decoder.conv_norm_out $1; conv3 decoder.conv_out.conv 3 $1 3
+  conv3 quant_conv 32 32 1; conv3 post_quant_conv 16 16 1
   print_keys
 }
 byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
