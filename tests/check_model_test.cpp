@@ -24,7 +24,8 @@ class CheckModel : public testing::Test {
     write_file(dir_ / "model.safetensors", {{"w.weight", zeros({4, 4})},
                                             {"enc.table.weight", zeros({32128, 8})},
                                             {"vae.down.weight", zeros({8, 3, 8, 8})},
-                                            {"vae.up.weight", zeros({192, 4})}});
+                                            {"vae.up.weight", zeros({192, 4})},
+                                            {"eye.look.weight", zeros({4, 3})}});
   }
   ~CheckModel() override { unsetenv("LORA_TEST_MISFIT"); }
 
@@ -44,6 +45,7 @@ class CheckModel : public testing::Test {
 TEST_F(CheckModel, ASoundOnePasses) {
   EXPECT_NO_THROW(open(""));
   EXPECT_NO_THROW(open("images"));
+  EXPECT_NO_THROW(open("picture"));
 }
 
 TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
@@ -80,7 +82,11 @@ TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
       {"image", "role vae.decode: output 'image' is float32 [1, 64, 64, 1], expected a float [1, 64, 64, 3]"},
       {"time_axis",
        "role denoiser: input 'latents' is float32 [1, 8, 8, 4], expected [B, time, height, width, channels]"},
+      // Recipe and an encoder that only sees.
+      {"picture_encoder", "recipe: pictures.look.encoder: the checkpoint YAML has no component `lens`"},
+      {"picture_size", "role conditioner: input 'look' is float32 [1, 8, 8, 3], expected float32 [1, 16, 16, 3]"},
       // What loads and cannot be run.
+      {"picture_of_videos", "a model of videos is given further images (recipe: latents.axes, inputs, pictures)"},
       {"denoisers", "several denoisers share the noise levels (recipe: denoisers)"},
       {"other_latents", "several latents are diffused together (recipe: other_latents)"},
   };
@@ -127,6 +133,46 @@ TEST_F(CheckModel, AChangedConstantMakesCachedTextAnew) {
   EXPECT_EQ(entries_after(""), 2) << "the same model";
   EXPECT_EQ(entries_after("constant"), 4);
   EXPECT_EQ(entries_after(""), 4) << "the first entries are there still";
+}
+
+// An encoder without a tokenizer: its file is asked for, what it gives follows from the picture and is cached by it and
+// by the encoder's weights.
+TEST_F(CheckModel, APictureThatIsSeenAlone) {
+  setenv("LORA_TEST_MISFIT", "picture", 1);
+  for (const char* name : {"light", "dark"}) {
+    const uint8_t grey = name[0] == 'l' ? 255 : 0;
+    write_png(dir_ / (std::string(name) + ".png"), Image{8, 8, std::vector<uint8_t>(8 * 8 * 3, grey)});
+  }
+  const std::vector<float> weight(12, 0.25f);
+  ModelConfig config;
+  config.name_or_path = dir_ / "model.safetensors";
+  const std::filesystem::path cache = dir_ / "cache";
+  const auto glances = [&] {  // the first number of each
+    Device device("cpu");
+    const Model model(registry_, config, "misfits");
+    TextEncoding text(device, model, DType::f32, cache);
+    std::vector<Prompt> prompts;
+    for (const char* name : {"light", "dark"})
+      prompts.emplace_back(model.recipe(), "a cat",
+                           ImageFiles{{"control", open_image(dir_ / (std::string(name) + ".png"))}},
+                           ImageCut{.bucket = {8, 8}});
+    text.prepare(prompts);
+    std::vector<float> all;
+    for (const Prompt& prompt : prompts) all.push_back(text.at(prompt)->at("glance").as<float>()[0]);
+    return all;
+  };
+  const auto entries = [&] {
+    return std::distance(std::filesystem::directory_iterator(cache), std::filesystem::directory_iterator());
+  };
+  EXPECT_EQ(glances(), (std::vector<float>{0, 0}));  // its weights are zero
+  EXPECT_EQ(entries(), 2);
+  write_file(dir_ / "eye.safetensors", {{"look.weight", HostTensor::from_floats({4, 3}, weight)}});
+  config.given["eye_path"] = {dir_ / "eye.safetensors"};
+  EXPECT_EQ(glances(), (std::vector<float>{0.75f, -0.75f}));
+  EXPECT_EQ(entries(), 4);
+  config.given.clear();
+  write_file(dir_ / "model.safetensors", {{"w.weight", zeros({4, 4})}, {"enc.table.weight", zeros({32128, 8})}});
+  EXPECT_THAT(error_of(glances), HasSubstr("model.eye_path: image encoder 'eye' is needed, but no file was given"));
 }
 
 }  // namespace

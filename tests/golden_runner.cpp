@@ -181,19 +181,21 @@ class CaseRun {
     return out;
   }
 
-  // Pictures beside a text stand where the token that case.json names begins to be repeated, in the recipe's order.
+  // Pictures beside a text stand where the token that case.json names begins to be repeated, in the recipe's order;
+  // those of an encoder that reads nothing have no place.
   void add_pictures(Sizes& out) const {
     size_t at = 0;
     for (const auto& [key, picture] : model_.recipe().pictures) {
       if (!case_.json.at("inputs").contains(key)) continue;
       const auto shape = case_.json.at("inputs").at(key).at("shape").get<std::vector<int64_t>>();
+      out[key + "_height"] = shape[2];
+      out[key + "_width"] = shape[3];
+      if (!model_.recipe().tokenizers.contains(picture.encoder)) continue;
       const int32_t place = case_.json.at("places").at(picture.encoder);
       const HostTensor ids = case_.input(picture.encoder + ".input_ids");
       const std::span<const int32_t> text = ids.as<int32_t>();  // the first one
       while (at < text.size() && text[at] != place) ++at;
       out[key + "_at"] = static_cast<int64_t>(at);
-      out[key + "_height"] = shape[2];
-      out[key + "_width"] = shape[3];
       while (at < text.size() && text[at] == place) ++at;
     }
   }
@@ -213,7 +215,8 @@ class CaseRun {
 
   void set_inputs(Program& program) const {
     for (const auto& [key, spec] : case_.json.at("inputs").items())
-      if (program.graph().inputs.contains(key)) program.set_input(key, with_time(case_.input(key)));
+      if (program.graph().inputs.contains(key))
+        program.set_input(key, model_.recipe().pictures.contains(key) ? case_.input(key) : with_time(case_.input(key)));
   }
 
   // An image is one frame where the model has an axis of time.

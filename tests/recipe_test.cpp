@@ -138,13 +138,41 @@ TEST(Recipe, PicturesBesideAPrompt) {
   const std::tuple<std::string, const char*, const char*> wrong[] = {
       {"encoder: t5, area: 3136", "encoder: clip_l, area: 3136",
        "`clip_l` has no tokenizer with pictures in its template"},
-      {"image.near", "near", "source must be image.<key>, found `near`"},
+      {"image.near", "near", "source must be image.<key> or first_frame.<key>, found `near`"},
       {"{pictures}{prompt}", "{prompt}", "pictures needs a template with {pictures}"},
       {": {places}'", ":'", "each must hold {places}"}};
   for (const auto& [what, by, error] : wrong) {
     std::string other = text;
     other.replace(other.find(what), what.size(), by);
     EXPECT_THAT(error_of([&] { Recipe::parse(other, "tiny"); }), HasSubstr(error));
+  }
+}
+
+// An encoder without a tokenizer sees a picture alone: what a clip begins with, or a further image.
+TEST(Recipe, PicturesOfAnEncoderThatOnlySees) {
+  std::string text = flow;
+  const std::string latents = "latents: {", time = "latents: {axes: [time, height, width], ";
+  text.replace(text.find(latents), latents.size(), time);
+  text += "pictures: {a: {source: first_frame.start, encoder: eye, side: 224}}\n";
+  const Recipe r = Recipe::parse(text, "tiny");
+  EXPECT_EQ(r.pictures.at("a").side, 224);
+  EXPECT_TRUE(r.pictures.at("a").first_frame);
+  EXPECT_TRUE(r.shown_first_frames());
+  EXPECT_TRUE(r.encoders().contains("eye"));
+  EXPECT_TRUE(r.encoders().contains("clip_l"));
+  EXPECT_FALSE(r.image_keys().needed.contains("start"));
+  EXPECT_TRUE(r.image_keys_of_samples().needed.contains("start"));
+  const std::tuple<std::string, const char*, const char*> wrong[] = {
+      {"first_frame.start", "first_frame.", "source must be image.<key> or first_frame.<key>, found `first_frame.`"},
+      {"encoder: eye", "encoder: t5", "`t5` has no tokenizer with pictures in its template"},
+      {"side: 224", "side: 224, area: 9", "side takes the place of area and multiple"},
+      {"side: 224", "side: 224, optional: true", "every clip begins with a frame"},
+      {", side: 224", "", "area"},
+      {time, latents.c_str(), "`first_frame.start`: latents have no axis of time"}};
+  for (const auto& [what, by, error] : wrong) {
+    std::string other = text;
+    other.replace(other.find(what), what.size(), by);
+    EXPECT_THAT(error_of([&] { Recipe::parse(other, "tiny"); }), HasSubstr(error)) << error;
   }
 }
 

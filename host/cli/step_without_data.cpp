@@ -23,10 +23,9 @@ namespace fs = std::filesystem;
 Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
   int64_t longest = asked;
   bool complete = asked == 0;
-  for (const auto& [encoder, spec] : model.recipe().tokenizers) {
-    complete &= model.checkpoint().has(encoder);
+  for (const std::string& encoder : model.recipe().encoders()) complete &= model.checkpoint().has(encoder);
+  for (const auto& [encoder, spec] : model.recipe().tokenizers)
     if (asked == 0) longest = std::max(longest, spec.length);
-  }
   if (complete) return TextEncoding(device, model, DType::f32, {}).most_lengths();
   Sizes lengths;
   for (const auto& [name, spec] : model.recipe().inputs)

@@ -38,6 +38,8 @@ struct CropAt {
 CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at = {});
 // Does it: Lanczos, antialiased when shrinking.
 Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt at = {});
+// The same of the whole image, whose sides' ratio is not kept.
+Image stretch(const Image& image, int64_t width, int64_t height);
 // Hues turned by so many degrees, and every value v of 0 to 255 to the power of gamma.
 void recolour(Image& image, double hue, double gamma);
 void write_png(const std::filesystem::path& path, const Image& image);

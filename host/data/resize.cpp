@@ -69,9 +69,10 @@ CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at) {
   return {{scaled_w, scaled_h}, before(scaled_w - to.width, at.x), before(scaled_h - to.height, at.y)};
 }
 
-Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt at) {
+namespace {
+
+Image resample(const Image& image, int64_t width, int64_t height, const CropGeometry& geometry) {
   const int64_t w = image.width, h = image.height;
-  const CropGeometry geometry = crop_geometry({w, h}, {width, height}, at);
   if (static_cast<int64_t>(image.rgb.size()) != w * h * 3)
     fail(Code::internal, "resize: {} bytes are no image of {} x {}", image.rgb.size(), w, h);
   const std::vector<Taps> columns = make_taps(w, geometry.scaled.width, geometry.left, width);
@@ -114,6 +115,16 @@ Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt 
     std::transform(sum.begin(), sum.end(), result.rgb.begin() + static_cast<int64_t>(line) * y, to_byte);
   }
   return result;
+}
+
+}  // namespace
+
+Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt at) {
+  return resample(image, width, height, crop_geometry({image.width, image.height}, {width, height}, at));
+}
+
+Image stretch(const Image& image, int64_t width, int64_t height) {
+  return resample(image, width, height, {{width, height}});
 }
 
 }  // namespace lh

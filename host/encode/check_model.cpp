@@ -43,8 +43,10 @@ class ModelCheck {
     const auto sees_images = [](const auto& input) {
       return input.second.source == Source::image || input.second.source == Source::inpaint;
     };
-    if (recipe_.latents.time && std::ranges::any_of(recipe_.inputs, sees_images))
-      refuse("a model of videos is given further images (recipe: latents.axes, inputs)");
+    const auto shows_images = [](const auto& picture) { return !picture.second.first_frame; };
+    if (recipe_.latents.time &&
+        (std::ranges::any_of(recipe_.inputs, sees_images) || std::ranges::any_of(recipe_.pictures, shows_images)))
+      refuse("a model of videos is given further images (recipe: latents.axes, inputs, pictures)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
     // One of them alone is trained on its share of the levels; the others are other files' business.
     if (std::ranges::count_if(recipe_.denoisers, [&](const auto& one) { return model_.has_role(one.role); }) > 1)
@@ -58,12 +60,16 @@ class ModelCheck {
       if (model_.spec().component(encoder) == nullptr)
         fail(Code::plugin, "plugin '{}': recipe: tokenizers.{}: the checkpoint YAML has no component of this name",
              model_.id(), encoder);
+    for (const auto& [name, spec] : recipe_.pictures)
+      if (model_.spec().component(spec.encoder) == nullptr)
+        fail(Code::plugin, "plugin '{}': recipe: pictures.{}.encoder: the checkpoint YAML has no component `{}`",
+             model_.id(), name, spec.encoder);
   }
 
   bool encoders_there() const {
-    return !recipe_.tokenizers.empty() && std::ranges::all_of(recipe_.tokenizers, [&](const auto& item) {
-      return model_.checkpoint().has(item.first);
-    });
+    const std::set<std::string> all = recipe_.encoders();
+    return !all.empty() &&
+           std::ranges::all_of(all, [&](const std::string& one) { return model_.checkpoint().has(one); });
   }
 
   static Desc input(const Graph& graph, const std::string& name) { return graph.desc(graph.inputs.at(name)); }
@@ -81,7 +87,7 @@ class ModelCheck {
     }
     Sizes at;  // where the template would have them is not looked up
     for (const auto& [name, size] : pictures) {
-      at[name] = 1;
+      if (recipe_.tokenizers.contains(recipe_.pictures.at(name).encoder)) at[name] = 1;
       known[name] = {DType::f32, {1, size.height, size.width, 3}};
     }
     for (const auto& [name, size] : picture_dimensions(pictures, at)) sizes[name] = size;

@@ -44,17 +44,12 @@ ImageCut further_cut(const ImageFile& file, const ImageCut& own) {
   return {file, own.bucket, own.flip, {.at = own.augment.at}};
 }
 
-namespace {
-
-// What a clip begins with: the image that it is to begin with, where there is one, or what it begins with itself.
-ImageCut first_frame_cut(const InputSpec& spec, const ImageFiles& images, const ImageCut& own) {
+ImageCut first_frame_cut(const std::string& key, const ImageFiles& images, const ImageCut& own) {
   ImageCut cut = own;
-  if (const auto given = images.find(spec.of); given != images.end()) cut.file = given->second;
+  if (const auto given = images.find(key); given != images.end()) cut.file = given->second;
   cut.only_first = own.bucket.frames > 1;
   return cut;
 }
-
-}  // namespace
 
 std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const ImageCut& own) const {
   std::vector<ImageCut> cuts;
@@ -62,7 +57,7 @@ std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Ima
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
       cuts.push_back(further_cut(images.at(spec.of), own));
     if (spec.source == Source::inpaint && spec.of == inpaint_image_key) cuts.push_back(own);
-    if (spec.source == Source::first_frame) cuts.push_back(first_frame_cut(spec, images, own));
+    if (spec.source == Source::first_frame) cuts.push_back(first_frame_cut(spec.of, images, own));
   }
   return cuts;
 }
@@ -100,7 +95,7 @@ NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Ra
     if (spec.source == Source::inpaint)
       out.emplace(name, spec.of == inpaint_mask_key ? by_place(inpaint_mask(own), own.bucket, recipe_.latents.downscale)
                                                     : left_by_mask(own, posterior));
-    if (spec.source == Source::first_frame) out.emplace(name, latents_.mean(first_frame_cut(spec, images, own)));
+    if (spec.source == Source::first_frame) out.emplace(name, latents_.mean(first_frame_cut(spec.of, images, own)));
     if (spec.source != Source::image) continue;
     const ImageCut cut = further_cut(images.at(spec.of), own);
     if (spec.image == InputSpec::Image::latents) {

@@ -12,6 +12,8 @@ namespace lh {
 
 // A further image of a sample, scaled, cropped and mirrored like its own.
 ImageCut further_cut(const ImageFile& file, const ImageCut& own);
+// What a clip begins with: the image of that key, where there is one, or what it begins with itself.
+ImageCut first_frame_cut(const std::string& key, const ImageFiles& images, const ImageCut& own);
 
 class ImageInputs {
  public:

@@ -7,13 +7,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "data/cut_reader.h"
+#include "data/video.h"
 #include "encode/image_inputs.h"
 
 namespace lh {
 namespace {
 
-// The sides' ratio kept as well as multiples allow, at about the area.
-Bucket size_of(const PictureSpec& spec, double width, double height) {
+// The sides' ratio kept as well as multiples allow, at about the area; or a square.
+Bucket size_of(const PictureSpec& spec, const Bucket& cut) {
+  if (spec.side > 0) return {spec.side, spec.side};
+  const auto width = static_cast<double>(cut.width), height = static_cast<double>(cut.height);
   const auto side = [&](double ratio) {
     const double exact = std::sqrt(static_cast<double>(spec.area) * ratio) / static_cast<double>(spec.multiple);
     return std::max<int64_t>(1, std::llround(exact)) * spec.multiple;
@@ -25,15 +29,20 @@ Bucket size_of(const PictureSpec& spec, double width, double height) {
 
 Prompt::Prompt(const Recipe& recipe, std::string words, const ImageFiles& images, const ImageCut& own)
     : text(std::move(words)) {
-  for (const auto& [input, spec] : recipe.pictures) pictures.emplace(input, further_cut(images.at(spec.of), own));
+  for (const auto& [input, spec] : recipe.pictures)
+    pictures.emplace(input,
+                     spec.first_frame ? first_frame_cut(spec.of, images, own) : further_cut(images.at(spec.of), own));
 }
 
 std::string Prompt::identity() const {
   std::string all = negative ? "negative\n" + text : text;
-  for (const auto& [input, cut] : pictures)
+  for (const auto& [input, cut] : pictures) {
+    const Augment& augment = cut.augment;
     all += fmt::format("\n{}={} {}x{} {}{} {} {} {}", input, cut.file.content_hash, cut.bucket.width, cut.bucket.height,
-                       cut.flip.x ? "x" : "", cut.flip.y ? "y" : "", cut.augment.at.x, cut.augment.at.y,
-                       cut.augment.at.scale);
+                       cut.flip.x ? "x" : "", cut.flip.y ? "y" : "", augment.at.x, augment.at.y, augment.at.scale);
+    if (augment.hue != 0 || augment.gamma != 1) all += fmt::format(" colours {} {}", augment.hue, augment.gamma);
+    if (is_video_name(cut.file.path)) all += " " + clip_text(cut.bucket, cut.clip);
+  }
   return all;
 }
 
@@ -42,7 +51,7 @@ PictureSizes picture_sizes(const Recipe& recipe, const Prompt& prompt) {
   for (const auto& [input, spec] : recipe.pictures) {
     const auto cut = prompt.pictures.find(input);
     const Bucket bucket = cut == prompt.pictures.end() ? Bucket{1, 1} : cut->second.bucket;
-    sizes[input] = size_of(spec, static_cast<double>(bucket.width), static_cast<double>(bucket.height));
+    sizes[input] = size_of(spec, bucket);
   }
   return sizes;
 }
@@ -65,13 +74,17 @@ std::map<std::string, int64_t> picture_dimensions(const PictureSizes& sizes, con
   for (const auto& [input, size] : sizes) {
     told[input + "_height"] = size.height;
     told[input + "_width"] = size.width;
-    told[input + "_at"] = at.at(input);
+    if (const auto first = at.find(input); first != at.end()) told[input + "_at"] = first->second;
   }
   return told;
 }
 
-HostTensor picture(const ImageCut& cut, const Bucket& size) {
-  return images_to_tensor(std::array{resize_and_crop(read_cut(cut), size.width, size.height)}, cut.flip);
+HostTensor picture(const PictureSpec& spec, const ImageCut& cut) {
+  const Bucket size = size_of(spec, cut.bucket);
+  const Image whole = CutReader().read(cut).front();
+  const Image scaled =
+      spec.side > 0 ? stretch(whole, size.width, size.height) : resize_and_crop(whole, size.width, size.height);
+  return images_to_tensor(std::array{scaled}, cut.flip);
 }
 
 }  // namespace lh

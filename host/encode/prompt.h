@@ -1,5 +1,5 @@
-// What a text encoder is given: a text, and for models whose encoder also sees (Recipe::pictures), the pictures that it
-// is shown beside it.
+// What a model's encoders are given: a text, and for models of which one sees (Recipe::pictures), the pictures that it
+// is shown, beside the text or alone.
 #pragma once
 
 #include <map>
@@ -29,15 +29,15 @@ struct Prompt {
   std::string identity() const;
 };
 
-// Those of a prompt; a square of the recipe's area where it has none, as for a bench.
+// Those of a prompt; squares where it has none, as for a bench.
 PictureSizes picture_sizes(const Recipe& recipe, const Prompt& prompt);
 // How many places among the tokens each picture has, in the template's order.
 std::vector<int64_t> picture_places(const Recipe& recipe, const std::string& encoder, const PictureSizes& sizes);
 // Tokens of a text of that encoder, those places among them.
 int64_t tokens_with_pictures(const Recipe& recipe, const std::string& encoder, const PictureSizes& sizes);
-// What the conditioner's graph is told of them; at: the row of each one's first place.
+// What the conditioner's graph is told of them; at: the row of each one's first place, of those that have places.
 std::map<std::string, int64_t> picture_dimensions(const PictureSizes& sizes, const std::map<std::string, int64_t>& at);
-// float32 [1, height, width, 3] in [-1, 1].
-HostTensor picture(const ImageCut& cut, const Bucket& size);
+// float32 [1, height, width, 3] in [-1, 1]. Of a clip that is its first frame.
+HostTensor picture(const PictureSpec& spec, const ImageCut& cut);
 
 }  // namespace lh

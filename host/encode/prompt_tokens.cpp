@@ -24,15 +24,15 @@ std::map<std::string, std::string> PromptTokens::fingerprints() const {
 }
 
 Sizes PromptTokens::sizes() const {
-  Sizes sizes;
-  for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
-    if (!model_.checkpoint().has(encoder)) {
-      const ComponentSpec* component = model_.spec().component(encoder);
-      fail(Code::config, "model.{}: text encoder '{}' is needed, but no file was given for it",
-           component == nullptr ? encoder : component->config_key, encoder);
-    }
-    spec.add_sizes(encoder, sizes);
+  for (const std::string& encoder : model_.recipe().encoders()) {
+    if (model_.checkpoint().has(encoder)) continue;
+    const ComponentSpec* component = model_.spec().component(encoder);
+    fail(Code::config, "model.{}: {} encoder '{}' is needed, but no file was given for it",
+         component == nullptr ? encoder : component->config_key,
+         model_.recipe().tokenizers.contains(encoder) ? "text" : "image", encoder);
   }
+  Sizes sizes;
+  for (const auto& [encoder, spec] : model_.recipe().tokenizers) spec.add_sizes(encoder, sizes);
   return sizes;
 }
 

@@ -103,7 +103,7 @@ TextEncoding::Encoder& TextEncoding::encoder(const PictureSizes& pictures) {
 }
 
 // Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
-// prompt.
+// prompt with its pictures.
 std::string TextEncoding::key(const Prompt& prompt) {
   Encoder& conditioner = encoder(prompt);
   std::string& identity = conditioner.identity;
@@ -114,6 +114,9 @@ std::string TextEncoding::key(const Prompt& prompt) {
       identity += fmt::format(";{}:{}:{}:{}", encoder, tokens_.tokenizer(encoder).fingerprint(), spec.length, weights);
       if (spec.rows > 1) identity += fmt::format(":{} rows", spec.rows);
     }
+    for (const std::string& encoder : model_.recipe().encoders())
+      if (!model_.recipe().tokenizers.contains(encoder) && model_.checkpoint().has(encoder))
+        identity += fmt::format(";{}:{}", encoder, model_.checkpoint().fingerprint(encoder));
   }
   return sha256_hex(identity + ";" + prompt.identity());
 }
@@ -173,9 +176,8 @@ void TextEncoding::set_inputs(Program& conditioner, const Prompt& prompt) {
   const std::map<std::string, Value>& asked = conditioner.graph().inputs;
   for (const auto& [name, ids] : *tokens_.of(prompt))
     if (asked.contains(name)) conditioner.set_input(name, ids);
-  const PictureSizes sizes = picture_sizes(model_.recipe(), prompt);
   for (const auto& [name, cut] : prompt.pictures)
-    if (asked.contains(name)) conditioner.set_input(name, picture(cut, sizes.at(name)));
+    if (asked.contains(name)) conditioner.set_input(name, picture(model_.recipe().pictures.at(name), cut));
 }
 
 Sizes TextEncoding::lengths(const Prompt& prompt) {

@@ -176,7 +176,7 @@ bool Model::has_role(const std::string& role) const {
 bool Model::is_adapted(const std::string& weight) const { return lora_targets_.contain(module_of(weight)); }
 
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
-  const bool of_encoder = recipe_.tokenizers.contains(weight.substr(0, weight.find(':')));
+  const bool of_encoder = recipe_.encoders().contains(weight.substr(0, weight.find(':')));
   const std::string& dtype = of_encoder ? text_encoder_dtype_ : dtype_;
   const std::optional<DType> fewer = quantised_dtype(dtype);
   if (!fewer && dtype != "auto") return WeightForm{compute_dtype(dtype)};

@@ -37,7 +37,17 @@ bool has_source(const Recipe& recipe, InputSpec::Source source) {
 
 bool Recipe::guided() const { return has_source(*this, InputSpec::Source::guidance); }
 bool Recipe::inpaints() const { return has_source(*this, InputSpec::Source::inpaint); }
-bool Recipe::shown_first_frames() const { return has_source(*this, InputSpec::Source::first_frame); }
+bool Recipe::shown_first_frames() const {
+  return has_source(*this, InputSpec::Source::first_frame) ||
+         std::ranges::any_of(pictures, [](const auto& picture) { return picture.second.first_frame; });
+}
+
+std::set<std::string> Recipe::encoders() const {
+  std::set<std::string> all;
+  for (const auto& [encoder, spec] : tokenizers) all.insert(encoder);
+  for (const auto& [input, spec] : pictures) all.insert(spec.encoder);
+  return all;
+}
 
 void Recipe::keep_images(const std::set<std::string>& keys) {
   const auto is_out = [&](const auto& item) {
@@ -57,7 +67,8 @@ ImageKeys Recipe::image_keys() const {
   };
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::image) add(spec.of, spec.optional);
-  for (const auto& [name, spec] : pictures) add(spec.of, spec.optional);
+  for (const auto& [name, spec] : pictures)
+    if (!spec.first_frame) add(spec.of, spec.optional);
   return keys;
 }
 
@@ -67,6 +78,8 @@ ImageKeys Recipe::image_keys_of_samples() const {
   keys.inpaint = false;
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::first_frame) keys.needed.insert(spec.of);
+  for (const auto& [name, spec] : pictures)
+    if (spec.first_frame) keys.needed.insert(spec.of);
   return keys;
 }
 
@@ -173,7 +186,12 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   for (const auto& [name, spec] : out.inputs)
     if (spec.source == InputSpec::Source::first_frame && !out.latents.time)
       in.wrong(*root.find("inputs")->find(name), fmt::format("`{}`: latents have no axis of time", spec.text()));
-  if (const yaml::Node* pictures = root.find("pictures")) out.pictures = read_pictures(in, *pictures, out.tokenizers);
+  if (const yaml::Node* pictures = root.find("pictures")) {
+    out.pictures = read_pictures(in, *pictures, out.tokenizers);
+    for (const auto& [name, spec] : out.pictures)
+      if (spec.first_frame && !out.latents.time)
+        in.wrong(*pictures->find(name), fmt::format("`first_frame.{}`: latents have no axis of time", spec.of));
+  }
   if (const yaml::Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
   out.timestep = read_timestep(in, in.need(root, "timestep", where), out.objective);
   if (const yaml::Node* noise = root.find("noise_schedule")) {

@@ -82,13 +82,16 @@ struct InputSpec {
   int64_t padded(int64_t rows) const { return (rows + round - 1) / round * round; }
 };
 
-// A picture that the text encoder is shown beside the prompt: an input of the conditioner's graph, scaled to about
-// `area` pixels with sides of whole multiples. Each square of `multiple` pixels has a place among the encoder's tokens.
+// A picture that an encoder is shown: an input of the conditioner's graph, scaled to about `area` pixels with sides of
+// whole multiples, or to a square. For an encoder that also reads, each square of `multiple` pixels has a place among
+// its tokens; one without a tokenizer sees the picture alone.
 struct PictureSpec {
-  std::string of;       // the dataset's key
-  std::string encoder;  // whose tokenizer says where the places are
+  std::string of;       // the dataset's key; first_frame: the key of samples
+  std::string encoder;  // a component; if it has a tokenizer, that says where the places are
   int64_t area = 0, multiple = 1;
-  bool optional = false;  // as that of an input
+  int64_t side = 0;          // above 0, in place of both: of a square, whatever the picture's shape
+  bool first_frame = false;  // what a clip begins with
+  bool optional = false;     // as that of an input
 };
 
 // A denoiser's share of the noise levels, where a model has several: sigma above `above`, up to the next one's.
@@ -183,9 +186,10 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;              // one of the inputs is a distilled guidance strength
-  bool inpaints() const;            // and to some the part of an image that is to be painted anew
-  bool shown_first_frames() const;  // and to some what a clip begins with
+  bool guided() const;                     // one of the inputs is a distilled guidance strength
+  bool inpaints() const;                   // and to some the part of an image that is to be painted anew
+  bool shown_first_frames() const;         // and to some what a clip begins with
+  std::set<std::string> encoders() const;  // components of the conditioner: those that read and those that see
   // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run
   // has.
   void keep_images(const std::set<std::string>& keys);

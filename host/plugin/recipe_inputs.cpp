@@ -154,29 +154,56 @@ std::map<std::string, InputSpec> read_inputs(const Strict& in, const yaml::Node&
   return inputs;
 }
 
+namespace {
+
+// "image.control", "first_frame.control"
+void read_picture_source(const Strict& in, const yaml::Node& node, PictureSpec& out) {
+  const std::string text = in.text(node, "source");
+  const size_t dot = text.find('.');
+  const std::string_view kind = std::string_view(text).substr(0, dot);
+  if ((kind != "image" && kind != "first_frame") || dot == std::string::npos || dot + 1 == text.size())
+    in.wrong(node, fmt::format("source must be image.<key> or first_frame.<key>, found `{}`", text));
+  out.first_frame = kind == "first_frame";
+  out.of = text.substr(dot + 1);
+}
+
+PictureSpec read_picture(const Strict& in, const std::string& name, const yaml::Node& node,
+                         const std::map<std::string, TokenizerSpec>& tokenizers) {
+  const std::string what = fmt::format("picture `{}`", name);
+  in.check_fields(node, what, {"source", "encoder", "area", "multiple", "side", "optional"});
+  PictureSpec out;
+  read_picture_source(in, in.need(node, "source", what), out);
+  const yaml::Node& encoder = in.need(node, "encoder", what);
+  out.encoder = in.text(encoder, "encoder");
+  const auto reader = tokenizers.find(out.encoder);
+  if (reader != tokenizers.end() && reader->second.picture.empty())
+    in.wrong(encoder, fmt::format("`{}` has no tokenizer with pictures in its template", out.encoder));
+  if (const yaml::Node* side = node.find("side")) {
+    if (reader != tokenizers.end())
+      in.wrong(*side,
+               "side is for encoders without a tokenizer; where a picture has places among tokens, area and "
+               "multiple say how many");
+    if (node.find("area") != nullptr || node.find("multiple") != nullptr)
+      in.wrong(*side, "side takes the place of area and multiple: leave them out");
+    out.side = in.integer(*side, "side", {.low = 1, .high = 4096});
+  } else {
+    out.area = in.integer(in.need(node, "area", what), "area", {.low = 1, .high = 1 << 24});
+    out.multiple = in.integer(in.need(node, "multiple", what), "multiple", {.low = 1, .high = 1024});
+  }
+  const yaml::Node* optional = node.find("optional");
+  if (optional != nullptr && out.first_frame)
+    in.wrong(*optional, "every clip begins with a frame: a picture of it is not optional");
+  in.set(node, "optional", out.optional);
+  return out;
+}
+
+}  // namespace
+
 std::map<std::string, PictureSpec> read_pictures(const Strict& in, const yaml::Node& node,
                                                  const std::map<std::string, TokenizerSpec>& tokenizers) {
-  constexpr std::string_view source_of_images = "image.";
   std::map<std::string, PictureSpec> pictures;
-  for (const auto& [name, value] : in.entries(node, "pictures")) {
-    const std::string what = fmt::format("picture `{}`", name.text);
-    in.check_fields(value, what, {"source", "encoder", "area", "multiple", "optional"});
-    PictureSpec out;
-    const yaml::Node& source = in.need(value, "source", what);
-    const std::string text = in.text(source, "source");
-    if (!text.starts_with(source_of_images) || text.size() == source_of_images.size())
-      in.wrong(source, fmt::format("source must be image.<key>, found `{}`", text));
-    out.of = text.substr(source_of_images.size());
-    const yaml::Node& encoder = in.need(value, "encoder", what);
-    out.encoder = in.text(encoder, "encoder");
-    if (const auto found = tokenizers.find(out.encoder); found == tokenizers.end() || found->second.picture.empty())
-      in.wrong(encoder, fmt::format("`{}` has no tokenizer with pictures in its template", out.encoder));
-    constexpr Range pixels{.low = 1, .high = 1 << 24};
-    out.area = in.integer(in.need(value, "area", what), "area", pixels);
-    out.multiple = in.integer(in.need(value, "multiple", what), "multiple", {.low = 1, .high = 1024});
-    in.set(value, "optional", out.optional);
-    pictures.emplace(name.text, out);
-  }
+  for (const auto& [name, value] : in.entries(node, "pictures"))
+    pictures.emplace(name.text, read_picture(in, name.text, value, tokenizers));
   return pictures;
 }
 

@@ -11,7 +11,7 @@ namespace lh {
 
 std::map<std::string, InputSpec> read_inputs(const yaml::Strict& in, const yaml::Node& node);
 
-// tokenizers: of the recipe, one of which says where each picture's places are.
+// tokenizers: of the recipe; that of a picture's encoder, if it has one, says where the picture's places are.
 std::map<std::string, PictureSpec> read_pictures(const yaml::Strict& in, const yaml::Node& node,
                                                  const std::map<std::string, TokenizerSpec>& tokenizers);
 

@@ -2,9 +2,9 @@
 // or one of them says what this host does not run. Without that variable it is sound.
 // "constant": sound as well, with another constant in its encoder. "images": sound as well, and given further images:
 // control [B, h, w, 4], photo [B, H, W, 3] and area [B, h, w, 1]. "inpaint": the same, and given what it is to paint:
-// hole [B, h, w, 64] and seen [B, h, w, 4].
+// hole [B, h, w, 64] and seen [B, h, w, 4]. "picture": the same, and an encoder that only sees: look [1, 16, 16, 3].
 //
-//   conditioner  enc.input_ids [B, L] -> text [B, L, 8], text_mask [B, L], pooled [B, 8]
+//   conditioner  enc.input_ids [B, L] -> text [B, L, 8], text_mask [B, L], pooled [B, 8]; look -> glance [B, 4]
 //   denoiser     latents [B, h, w, 4], text, text_mask, pooled, size_ids [B, 2], time [B] -> output
 //   vae          one convolution down by 8, one linear layer up again
 #include <cstdlib>
@@ -24,12 +24,16 @@ bool misfit(const char* name) {
   const char* asked = std::getenv("LORA_TEST_MISFIT");
   return asked != nullptr && std::string(asked) == name;
 }
+bool sees() {
+  return misfit("picture") || misfit("picture_encoder") || misfit("picture_size") || misfit("picture_of_videos");
+}
 
 constexpr const char* checkpoint_yaml = R"(
 components:
   denoiser: {config: name_or_path, prefixes: [""], marker: w.weight, lora: {kohya: lora_unet_}}
   enc: {config: enc_path, help: Text encoder., prefixes: ["enc."], marker: table.weight}
   vae: {config: vae_path, help: Autoencoder., prefixes: ["vae."], marker: down.weight}
+  eye: {config: eye_path, help: Image encoder., prefixes: ["eye.", ""], marker: look.weight}
 )";
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
@@ -75,6 +79,13 @@ lora: {targets: ["w"]}
   hole: {source: inpaint.mask}
   seen: {source: inpaint.image}
 )");
+  if (sees()) {
+    text = replaced(text, "inputs:\n", "inputs:\n  glance: {source: conditioner.glance}\n");
+    text += "pictures: {look: {source: image.control, encoder: eye, side: 16}}\n";
+  }
+  if (misfit("picture_encoder")) return replaced(text, "encoder: eye", "encoder: lens");
+  if (misfit("picture_of_videos"))
+    return replaced(text, "downscale: 8", "axes: [time, height, width], downscale: [1, 8, 8]");
   if (misfit("targets")) return replaced(text, R"(["w"])", R"(["blocks.*"])");
   return text;
 }
@@ -117,6 +128,11 @@ class Misfits : public lora_host::Model {
     text = g.mul(text, g.constant({1}, std::vector<float>{misfit("constant") ? 2.0f : 1.0f}));
     g.output("text", misfit("text_width") ? g.slice(text, 2, 0, 6) : text);
     g.output("pooled", g.reshape(g.mean(text, {1}), {batch, 8}));
+    if (sees()) {
+      const int64_t side = misfit("picture_size") ? 8 : sizes["look_height"];
+      Value seen = g.mean(g.linear(g.input("look", {1, side, side, 3}), "eye:look"), {1, 2});
+      g.output("glance", g.expand(g.reshape(seen, {1, 4}), {batch, 4}));
+    }
     Value one = g.constant({1, length}, std::vector<int32_t>(static_cast<size_t>(length), 1));
     Value mask = g.expand(one, {batch, length});
     g.output("text_mask", misfit("mask_length") ? g.slice(mask, 1, 0, length - 1) : mask);
@@ -146,6 +162,7 @@ class Misfits : public lora_host::Model {
       latents = g.add(latents, g.mul(g.input("seen", {batch, height, width, 4}),
                                      g.mean(g.input("hole", {batch, height, width, 64}), {3})));
     }
+    if (sees()) said = g.add(said, g.reshape(g.input("glance", {batch, 4}), {batch, 1, 1, 4}));
     Value out = g.add(g.linear(latents, "w"), said);
     if (misfit("output_channels")) out = g.concat({out, out}, -1);
     if (misfit("output_type")) out = g.cast(out, LH_I32);

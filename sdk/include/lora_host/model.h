@@ -27,8 +27,8 @@
  * @size <encoder>.length: tokens of a text, pads included
  * @size <encoder>.drop: tokens in front, of the template, whose rows are left out; where the tokenizer has `drop`
  * @size <encoder>.rows: rows of each text, where the tokenizer has `rows`: input_ids are [B rows, L], a text's together
- * @size <picture>_height, <picture>_width, <picture>_at: of a picture that is given, in pixels, and the row of its
- * first place among the tokens
+ * @size <picture>_height, <picture>_width: of a picture that is given, in pixels
+ * @size <picture>_at: the row of its first place among the tokens, where its encoder has a tokenizer
  *
  * @role vae.encode: images to latents
  * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1], where latents have an axis of time [B, T, H, W, 3]: a still image is
