@@ -156,11 +156,16 @@ class Training : kohya::ScriptArguments {
                                 fmt::join(files, ", ")));
   }
 
+  // The key of `model:` for an argument that a word which is said has for a file. Without that word the same argument
+  // may be without effect, which is why it is looked for first.
+  const std::string* file_of_word(const std::string& argument) const {
+    for (const auto& [said, word] : said_)
+      if (const auto path = word->paths.find(argument); path != word->paths.end()) return &path->second;
+    return nullptr;
+  }
+
   void read_argument(const Node& key, const Node& value) {
     if (!has_model()) return not_of_model(key);
-    for (const auto& [argument, word] : said_)
-      if (const auto path = word->paths.find(key.text); path != word->paths.end())
-        return put("model." + path->second, key, value);
     if (const auto path = model().paths.find(key.text); path != model().paths.end())
       return put("model." + path->second, key, value);
     const auto words = model().words.find(key.text);
@@ -188,7 +193,9 @@ class Training : kohya::ScriptArguments {
   void read_key(const Node& key, const Node& value) {
     const std::string& name = key.text;
     if (of_several(name)) return;
-    if (models_.have(name)) {
+    if (const std::string* file = file_of_word(name)) {
+      put("model." + *file, key, value);
+    } else if (models_.have(name)) {
       read_argument(key, value);
     } else if (name == "dit_high_noise") {
       if (!value.text.empty()) refuse_second_expert(key);
