@@ -224,6 +224,9 @@ class SmallModels {
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
+    if (name == "wan21_i2v")
+      return {{"model.name_or_path", file(name, write_small_wan21_i2v)},
+              {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
     if (name == "ti2v")
       return {{"model.name_or_path", file(name, write_small_ti2v)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -518,6 +521,16 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.arch", "wan21:14b"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 5}}},
             {},
             {"plugin: \"wan\""}},
+        Job{"wan21_i2v",
+            "wan21_i2v",
+            true,
+            {tight,
+             {{"model.arch", "wan21_i2v:14b480p"},
+              {"sample.num_frames", 1},
+              {"sample.guidance_scale", 5},
+              {"sample.samples", {{{"prompt", "it moves"}, {"ctrl_img", "FOLDER/control/b.png"}}}}}},
+            {},
+            {"plugin: \"wan\"", "variant: \"wan2.1\""}},
         Job{"wan22_5b",
             "ti2v",
             true,
@@ -595,7 +608,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
         {"train.timestep_type", "shift"}},
        none},
       {"omnigen2", {{"model.arch", "omnigen2"}}, none},
-      {"wan21_i2v", {{"model.arch", "wan21_i2v:14b"}, {"sample.num_frames", 40}, {"sample.fps", 15}}, none},
       {"wan22",
        {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", false}, {"train_low_noise", false}}}},
        "model.model_kwargs: no expert of the model is left to train"},

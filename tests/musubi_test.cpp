@@ -333,6 +333,18 @@ TEST_F(Musubi, ImageToVideo) {
   EXPECT_EQ(config.sample.prompts.at(0).images.at("control").text, "start.png");
 }
 
+// Of 2.1 it has an image encoder; the argument for its file means nothing to other models.
+TEST_F(Musubi, ImageToVideoOfAnImageEncoder) {
+  test::put(dir_ / "prompts.txt", "a film --f 25 --i start.png\n");
+  const std::string job = "dit = 'm'\nnetwork_module = 'networks.lora_wan'\nt5 = 't'\nclip = 'c'\nsample_prompts = '" +
+                          (dir_ / "prompts.txt").string() + "'\n";
+  const std::string seeing = job + "task = 'i2v-14B'\n";
+  expect(seeing, {{"given.umt5_path", "t"}, {"given.clip_vision_path", "c"}, {"given.variant", "none"}});
+  EXPECT_EQ(read(seeing).sample.prompts.at(0).images.at("control").text, "start.png");
+  const std::string text = "dit = 'm'\nnetwork_module = 'networks.lora_wan'\nclip = 'c'\ntask = 't2v-14B'\n";
+  expect(text, {{"given.clip_vision_path", "none"}});
+}
+
 // Videos of it have other frames a second.
 TEST_F(Musubi, HunyuanVideo15) {
   const std::string training =
@@ -455,9 +467,9 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
        Rows{{"learning_rate = 'fast'\n", "x.toml:3:17: train.lr: expected a number, found the text \"fast\""},
             {"clip_l = 'c'\n", "x.toml:3:1: clip_l: unknown key"},  // of sd-scripts alone
             {"num_timestep_buckets = 5\n", "x.toml:3:1: num_timestep_buckets: not supported: each noise level"},
-            {"task = 'i2v-14B'\n", "x.toml:3:1: task: of image-to-video i2v-A14B alone is trained here"},
+            {"task = 'flf2v-14B'\n", "x.toml:3:1: task: a clip is shown its first frame alone here: i2v-14B and"},
             {"task = 't2v-14B-FC'\n", "x.toml:3:1: task: Fun Control is not trained here"},
-            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B, i2v-A14B, found the text \"x\""},
+            {"task = 'x'\n", "must be t2v-14B, t2v-1.3B, t2i-14B, t2v-A14B, i2v-A14B, i2v-14B, found the text \"x\""},
             {"model_version = 'dev'\n",
              "x.toml:3:1: model_version: networks.lora_wan has no such argument there, flux2, qwen_image have: remove "
              "it. Its "

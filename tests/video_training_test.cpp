@@ -216,10 +216,11 @@ class VideoTraining : public testing::Test {
     }
   }
   // Files of this model in place of the one that is there; `more` lines of model and sample.
-  void use_image_to_video() {
-    write_small_wan_i2v(dir_ / "wan.safetensors");
+  void use_image_to_video(void (*write)(const fs::path& path) = write_small_wan_i2v,
+                          const char* variant = "wan2.2-low-noise") {
+    write(dir_ / "wan.safetensors");
     write_file(dir_ / "start.png", encode_png(film_frame(3, 64, 48)));
-    more_of_model_ = ", variant: wan2.2-low-noise";
+    more_of_model_ = std::string(", variant: ") + variant;
     more_of_sample_ = fmt::format(", images: {{control: \"{}\"}}", (dir_ / "start.png").string());
   }
   void write_job(const std::string& folder, int64_t steps) const {
@@ -320,6 +321,25 @@ TEST_F(VideoTraining, ImageToVideoIsShownFirstFrames) {
   expect_trained(train("other", 4));
   EXPECT_NE(get(dir_ / "other/clips/samples/000000004_0.webp"), sample);
   EXPECT_EQ(get(dir_ / "other/clips/clips.safetensors"), get(dir_ / "whole/clips/clips.safetensors"));
+}
+
+// The same frames and pictures are also seen by an encoder, whose layers are adapted and verified with the others.
+TEST_F(VideoTraining, ImageToVideoIsSeenByAnImageEncoder) {
+  SKIP_WITHOUT_VIDEOS();
+  use_image_to_video(write_small_wan21_i2v, "wan2.1");
+  expect_trained(train("whole", 2));
+  EXPECT_TRUE(fs::exists(dir_ / "whole/clips/samples/000000002_0.webp"));
+  const fs::path trained = dir_ / "whole/clips/clips.safetensors";
+  for (const char* key :
+       {"lora_unet_blocks_1_cross_attn_k_img.lora_up.weight", "lora_unet_blocks_0_cross_attn_v_img.alpha"})
+    EXPECT_THAT(get(trained), HasSubstr(key));
+  const HostResult verified = run_host({"verify", trained.string(), "--model", (dir_ / "wan.safetensors").string()});
+  EXPECT_EQ(verified.code, 0) << verified.output;
+  // Both captions, each with its clip's frame and that mirrored; prompt and negative prompt of the sample.
+  int64_t entries = 0;
+  for (const auto& file : fs::directory_iterator(dir_ / "whole/cache/text"))
+    entries += file.path().extension() == ".safetensors";
+  EXPECT_EQ(entries, 2 * 2 + 2);
 }
 
 TEST_F(VideoTraining, ImageToVideoNeedsAPictureForSamples) {

@@ -37,9 +37,13 @@ const fs::path tokenizer = fs::path(source_dir()) / "share" / "tokenizers" / "t5
 // A whole small model whose parts fit each other: native tensors of each component.
 using Components = std::map<std::string, std::vector<Given>>;
 Components components_of(const WanDit& denoiser, const std::string& autoencoder) {
-  Shapes text;
+  Shapes text, vision;
   add_umt5(text, "", denoiser.text, 2, words);
-  return {{"denoiser", filled(denoiser.shapes())}, {"vae", golden_weights(autoencoder)}, {"umt5", filled(text)}};
+  Components all{{"denoiser", filled(denoiser.shapes())}, {"vae", golden_weights(autoencoder)}, {"umt5", filled(text)}};
+  if (denoiser.image == 0) return all;
+  add_clip_vision(vision, "", denoiser.image, 3, 56);
+  all["clip_vision"] = filled(vision);
+  return all;
 }
 const Components& components() {
   static const Components all = components_of(small_wan, "vae_qwen_image_encode");
@@ -50,12 +54,18 @@ const Components& ti2v() {
   return all;
 }
 
+const Components& i2v_2_1() {
+  static const Components all = components_of(small_wan21_i2v, "vae_qwen_image_encode");
+  return all;
+}
+
 // A file for each component.
 ModelConfig write_separate(const fs::path& folder, const Components& all = components()) {
   fs::create_directories(folder);
   for (const auto& [name, tensors] : all) write_file(folder / (name + ".safetensors"), tensors);
   ModelConfig config = single(folder / "denoiser.safetensors");
-  for (const std::string name : {"vae", "umt5"}) config.given[name + "_path"] = {folder / (name + ".safetensors")};
+  for (const auto& [name, tensors] : all)
+    if (name != "denoiser") config.given[name + "_path"] = {folder / (name + ".safetensors")};
   return config;
 }
 
@@ -76,11 +86,15 @@ struct Layout {
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
-ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, const Change& change) {
+ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, const Change& change,
+                       const Components& parts = components()) {
+  const std::map<std::string, std::string> prefixes = {{"denoiser", denoiser},
+                                                       {"vae", "vae."},
+                                                       {"umt5", "text_encoders.umt5xxl.transformer."},
+                                                       {"clip_vision", "clip_vision."}};
   std::vector<Given> all;
-  for (const auto& [name, prefix] : std::map<std::string, std::string>{
-           {"denoiser", denoiser}, {"vae", "vae."}, {"umt5", "text_encoders.umt5xxl.transformer."}})
-    for (const Given& t : components().at(name)) all.push_back({prefix + t.name, change(t.tensor)});
+  for (const auto& [name, tensors] : parts)
+    for (const Given& t : tensors) all.push_back({prefixes.at(name) + t.name, change(t.tensor)});
   write_file(folder / "all.safetensors", all);
   return single(folder / "all.safetensors");
 }
@@ -212,8 +226,11 @@ TEST(Wan, ItsAutoencoderResamplesTime) {
 }
 
 const WrongModel relatives[] = {
-    {"image_to_video", [](Shapes& s) { add_linear(s, "img_emb.proj.1", 8, 8); },
-     "this is Wan 2.1 image-to-video, which sees its first frame by CLIP (img_emb.*)"},
+    {"first_and_last_frames",
+     [](Shapes& s) {
+       set(s, "img_emb.emb_pos", {1, 514, 160});
+     },
+     "this is Wan 2.1 of first and last frames, FLF2V (img_emb.emb_pos*)"},
     {"vace", [](Shapes& s) { add_linear(s, "vace_blocks.0.after_proj", 8, 8); }, "this is Wan VACE"},
     {"fun_control",
      [](Shapes& s) {
@@ -301,6 +318,130 @@ TEST(Wan, ExpertsAreTrainedOnTheirLevels) {
     EXPECT_LE(most, row.up_to) << row.variant;
     EXPECT_GT(most - least, 0.8 * (row.up_to - row.above)) << row.variant;
   }
+}
+
+// ---- image-to-video of 2.1, which sees its picture by CLIP
+
+// The names of the file that Wan was published with, whose q, k and v are one tensor, and which has a text encoder
+// beside the tower; or those of transformers 5.
+std::vector<Given> clip_with_other_names(const std::vector<Given>& tensors, bool original) {
+  constexpr std::string_view root = "vision_model.", layers = "encoder.layers.";
+  const std::map<std::string, std::string> names = {
+      {"embeddings.class_embedding", "visual.cls_embedding"},
+      {"embeddings.patch_embedding.weight", "visual.patch_embedding.weight"},
+      {"embeddings.position_embedding.weight", "visual.pos_embedding"},
+      {"pre_layrnorm", "visual.pre_norm"},
+      {"post_layernorm", "visual.post_norm"},
+      {"layer_norm1", "norm1"},
+      {"layer_norm2", "norm2"},
+      {"self_attn.out_proj", "attn.proj"},
+      {"mlp.fc1", "mlp.0"},
+      {"mlp.fc2", "mlp.2"}};
+  std::vector<Given> out;
+  for (const Given& t : tensors) {
+    std::string name = t.name.substr(root.size());
+    if (!original) {
+      out.push_back({name, t.tensor});
+      continue;
+    }
+    std::string in_layer = name;
+    std::string before;
+    if (name.starts_with(layers)) {
+      const size_t end = name.find('.', layers.size());
+      before = "visual.transformer." + name.substr(layers.size(), end + 1 - layers.size());
+      in_layer = name.substr(end + 1);
+    }
+    if (in_layer.starts_with("self_attn.k_proj") || in_layer.starts_with("self_attn.v_proj")) continue;
+    if (in_layer.starts_with("self_attn.q_proj")) {
+      HostTensor qkv = t.tensor;
+      for (const char* part : {"k_proj", "v_proj"}) {
+        std::string other = t.name;
+        other.replace(other.find("q_proj"), 6, part);
+        const HostTensor& more = std::ranges::find(tensors, other, &Given::name)->tensor;
+        qkv.data.insert(qkv.data.end(), more.data.begin(), more.data.end());
+      }
+      qkv.desc.shape = qkv.desc.shape.with(0, 3 * qkv.desc.shape[0]);
+      out.push_back({before + "attn.to_qkv" + in_layer.substr(in_layer.rfind('.')), qkv});
+      continue;
+    }
+    const auto known = std::ranges::find_if(names, [&](const auto& n) { return in_layer.starts_with(n.first); });
+    HostTensor tensor = t.tensor;
+    if (known->second == "visual.cls_embedding") tensor.desc.shape = {1, 1, tensor.desc.shape[0]};
+    if (known->second == "visual.pos_embedding") tensor.desc.shape = {1, tensor.desc.shape[0], tensor.desc.shape[1]};
+    out.push_back({before + known->second + in_layer.substr(known->first.size()), tensor});
+  }
+  if (original)
+    for (const char* other : {"visual.head", "textual.token_embedding.weight", "log_scale"})
+      out.push_back({other, counting({2, 2})});
+  return out;
+}
+
+TEST(Wan, ImageToVideoOf21InEveryLayout) {
+  const TempDir dir;
+  const Model want(built_plugins(), write_separate(dir / "separate", i2v_2_1()), "");
+  EXPECT_EQ(want.recipe().variant, "wan2.1-i2v");
+  EXPECT_TRUE(want.recipe().image_keys().needed.empty());
+  EXPECT_EQ(want.recipe().image_keys_of_samples().needed, std::set<std::string>{"control"});
+  fs::create_directories(dir / "folder");
+  const ModelConfig folder = directory(dir / "folder", "", as_is, i2v_2_1());
+  fs::create_directories(dir / "one");
+  const ModelConfig one = all_in_one(dir / "one", "model.diffusion_model.", as_is, i2v_2_1());
+  ModelConfig original = write_separate(dir / "separate", i2v_2_1()), bare = original;
+  for (ModelConfig* config : {&original, &bare}) {
+    const fs::path file = dir / (config == &original ? "original.safetensors" : "bare.safetensors");
+    write_file(file, clip_with_other_names(i2v_2_1().at("clip_vision"), config == &original));
+    config->given["clip_vision_path"] = {file};
+  }
+  for (const ModelConfig& config : {with_variant(folder, "wan2.1"), one, original, bare}) {
+    const Model got(built_plugins(), config, "");
+    EXPECT_EQ(got.recipe().variant, "wan2.1-i2v");
+    expect_same(got.checkpoint(), want.checkpoint());
+  }
+  EXPECT_NO_THROW(check_model(want, DType::f32));
+}
+
+const WrongModel wrong_i2v[] = {
+    {"no_k_img", [](Shapes& s) { s.erase("blocks.1.cross_attn.k_img.weight"); },
+     "missing tensor blocks.1.cross_attn.k_img.weight"},
+    {"norm_of_heads", [](Shapes& s) { set(s, "blocks.0.cross_attn.norm_k_img.weight", {128}); },
+     "blocks.0.cross_attn.norm_k_img.weight: expected shape [256], found [128]"},
+    {"no_norm", [](Shapes& s) { s.erase("img_emb.proj.4.bias"); }, "missing tensor img_emb.proj.4.bias"},
+    {"not_shown",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {256, 16, 1, 2, 2});
+     },
+     "patch_embedding.weight: expected shape [256, 36, 1, 2, 2], found [256, 16, 1, 2, 2]"},
+    {"clip_width", [](Shapes& s) { add_clip_vision(s, "clip_vision:", 80, 2, 56); },
+     "img_emb.proj.1.weight takes 160 columns, but clip_vision gives 80: the files do not belong together"},
+    {"clip_heads", [](Shapes& s) { add_clip_vision(s, "clip_vision:", 100, 2, 56); },
+     "clip_vision:vision_model.embeddings.patch_embedding.weight: expected a multiple of 80 rows (heads of 80), found "
+     "100"},
+    {"clip_of_one_layer", [](Shapes& s) { add_clip_vision(s, "clip_vision:", 160, 1, 56); },
+     "missing tensor clip_vision:vision_model.encoder.layers.1.layer_norm1.weight"},
+    {"clip_without_q",
+     [](Shapes& s) {
+       add_clip_vision(s, "clip_vision:", 160, 2, 56);
+       s.erase("clip_vision:vision_model.encoder.layers.0.self_attn.q_proj.weight");
+     },
+     "missing tensor clip_vision:vision_model.encoder.layers.0.self_attn.q_proj.weight"},
+};
+
+TEST(Wan, WrongTensorsOfImageToVideoAreNamed) { expect_refused(plugin, small_wan21_i2v.shapes(), wrong_i2v); }
+
+TEST(Wan, ImageToVideoOf21IsToldByItsWeights) {
+  const TempDir dir;
+  const ModelConfig config = write_separate(dir.path(), i2v_2_1());
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), with_variant(config, "wan2.2-high-noise"), ""); }),
+              HasSubstr("model.variant: wan2.2-high-noise: these are the weights of Wan 2.1's image-to-video: expected "
+                        "wan2.1"));
+  ModelConfig without = config;
+  without.given.erase("clip_vision_path");
+  without.given["tokenizer_path"] = {tokenizer};
+  const Model model(built_plugins(), without, "");
+  Device device(tested_device());
+  EXPECT_THAT(error_of([&] { TextEncoding(device, model, DType::f32, {}).most_lengths(); }),
+              HasSubstr("model.clip_vision_path: image encoder 'clip_vision' is needed, but no file was given for it"));
+  EXPECT_EQ(Model(built_plugins(), write_separate(dir / "text"), "").recipe().variant, "wan2.1");
 }
 
 // ---- TI2V 5B, of the autoencoder of 2.2
@@ -485,19 +626,21 @@ TEST(Wan, FullSizeGraphsAndLoraModules) {
   for (const auto& [dit, tensors, parameters, variant] :
        {std::tuple{wan_1_3b, 825u, int64_t{1418996800}, ""}, std::tuple{wan_14b, 1095u, int64_t{14288491584}, ""},
         std::tuple{wan_ti2v_5b, 825u, int64_t{4999787712}, ""},
-        std::tuple{image_to_video(wan_14b), 1095u, int64_t{14288901184}, "wan2.2-low-noise"}}) {
+        std::tuple{image_to_video(wan_14b), 1095u, int64_t{14288901184}, "wan2.2-low-noise"},
+        std::tuple{seeing(image_to_video(wan_14b), 1280), 1303u, int64_t{16394878784}, ""}}) {
     const Shapes shapes = dit.shapes();
     EXPECT_EQ(shapes.size(), tensors);
     EXPECT_EQ(parameters_of(shapes), parameters);
     const Described model(plugin, shapes, variant);
     EXPECT_EQ(model.confidence(), 100);
-    Graph graph = model.denoiser({{"batch", 1}, {"time", 3}, {"height", 60}, {"width", 104}, {"text_length", 512}});
+    Graph graph = model.denoiser(
+        {{"batch", 1}, {"time", 3}, {"height", 60}, {"width", 104}, {"text_length", 512}, {"image_length", 257}});
     EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 3, 60, 104, dit.channels}));
     std::set<std::string> used;
     for (const auto& [name, value] : graph.params) used.insert(name);
     for (const auto& [name, desc] : shapes) EXPECT_TRUE(used.contains(name)) << name;
     const AdapterSelection selection({}, model.recipe(), 1);
-    EXPECT_EQ(adapt(graph, selection, true).size(), static_cast<size_t>(dit.blocks * 10));
+    EXPECT_EQ(adapt(graph, selection, true).size(), static_cast<size_t>(dit.blocks * (dit.image > 0 ? 12 : 10)));
   }
 }
 

@@ -59,7 +59,7 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
     {"datasets[].fast_image_size", "images are read whole once"},
     {"datasets[].trim_auto_frame_count_tail", only_with},
-    {"datasets[].do_i2v", "a model of videos is shown no first frame"},
+    {"datasets[].do_i2v", "whether a model is shown what a clip begins with follows from its weights"},
     {"datasets[].do_audio", sound},
     {"datasets[].audio_normalize", sound},
     {"datasets[].audio_preserve_pitch", sound},

@@ -7,7 +7,9 @@
 //   velocity = patches of head((1 + scale) norm(x) + shift), of t + head.modulation
 //
 // Models that are shown what a clip begins with have it behind the noisy latents, as channels: which frames of each
-// place are given, 1 or 0, and the latents of a clip that is grey behind its first frame.
+// place are given, 1 or 0, and the latents of a clip that is grey behind its first frame. Those that see it by an image
+// encoder, too, ask its states with the same queries, and add the answers:
+//   image = norm(linear(gelu(linear(norm(image)))));  cross_attn = o(attention(q, k, v) + attention(q, k_img, v_img))
 //
 // Norms of q and k go over the whole width. Tokens are ordered by frame, row and column, and these are their positions,
 // of which self attention alone knows. Patches lie within a frame; they are read channel first and written channel
@@ -62,21 +64,42 @@ std::vector<Value> modulation(Graph& g, Value e, const std::string& table, int64
   return g.split(g.add(g.param(table), e), 1, std::vector<int64_t>(static_cast<size_t>(pieces), 1));
 }
 
-// Tokens `x` ask `seen`, which are the same in self attention.
-Value attention(Graph& g, const std::string& module, Value x, Value seen, const nn::RopeTables& rope) {
+// Tokens `x` ask `seen`, which are the same in self attention, and the states of a picture where there are some.
+Value attention(Graph& g, const std::string& module, Value x, Value seen, const nn::RopeTables& rope, Value image) {
   Value q = g.rms_norm(g.linear(x, module + ".q"), module + ".norm_q", eps);
   Value k = g.rms_norm(g.linear(seen, module + ".k"), module + ".norm_k", eps);
   Value v = g.linear(seen, module + ".v");
   const nn::Qkv heads = nn::heads(g, q, k, v, Dimensions::head_dim, "", "");
-  return g.linear(nn::self_attention(g, heads, rope), module + ".o");
+  Value y = nn::self_attention(g, heads, rope);
+  if (image) {
+    Value k_img = g.rms_norm(g.linear(image, module + ".k_img"), module + ".norm_k_img", eps);
+    nn::Qkv shown = nn::heads(g, {}, k_img, g.linear(image, module + ".v_img"), Dimensions::head_dim, "", "");
+    shown.q = heads.q;
+    y = g.add(y, nn::self_attention(g, shown));
+  }
+  return g.linear(y, module + ".o");
 }
 
-Value block(Graph& g, const std::string& name, Value x, Value e, Value text, const nn::RopeTables& rope) {
+// What the blocks ask of a picture [B, N, I] -> [B, N, h]. Its norms have another eps.
+Value image_states(Graph& g, Value image) {
+  constexpr double norm_eps = 1e-5;
+  Value x = g.layer_norm(image, "img_emb.proj.0", norm_eps);
+  x = g.linear(g.gelu(g.linear(x, "img_emb.proj.1"), "erf"), "img_emb.proj.3");
+  return g.layer_norm(x, "img_emb.proj.4", norm_eps);
+}
+
+// What cross attention asks.
+struct Asked {
+  Value text, image;  // image: absent where the model is shown none
+};
+
+Value block(Graph& g, const std::string& name, Value x, Value e, const Asked& asked, const nn::RopeTables& rope) {
   auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
   const std::vector<Value> mod = modulation(g, e, name + ".modulation", 6);  // shift, scale, gate; the same of the ffn
   Value y = nn::modulated_norm(g, x, mod[0], mod[1], eps);
-  x = nn::gated(g, x, mod[2], attention(g, name + ".self_attn", y, y, rope));
-  x = g.add(x, attention(g, name + ".cross_attn", g.layer_norm(x, name + ".norm3", eps), text, {}));
+  x = nn::gated(g, x, mod[2], attention(g, name + ".self_attn", y, y, rope, {}));
+  y = g.layer_norm(x, name + ".norm3", eps);
+  x = g.add(x, attention(g, name + ".cross_attn", y, asked.text, {}, asked.image));
   y = nn::mlp(g, nn::modulated_norm(g, x, mod[3], mod[4], eps), name + ".ffn.0", name + ".ffn.2");
   return nn::gated(g, x, mod[5], y);
 }
@@ -92,10 +115,11 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
 
   Value t = nn::timestep_embedder(g, timestep, 1000.0, "time_embedding", "0", "2");
   Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {batch, 6, dims.hidden});
-  text = nn::mlp(g, text, "text_embedding.0", "text_embedding.2");
+  Asked asked{nn::mlp(g, text, "text_embedding.0", "text_embedding.2"), {}};
+  if (dims.image > 0) asked.image = image_states(g, g.input("image", {batch, sizes["image_length"], dims.image}));
   Value x = patches(g, dims.shown > 0 ? behind_noise(g, latents) : latents, dims.hidden);
   const nn::RopeTables rope = positions(g, time, height / Dimensions::patch, width / Dimensions::patch);
-  for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, text, rope);
+  for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, asked, rope);
 
   const std::vector<Value> mod = modulation(g, g.reshape(t, {batch, 1, dims.hidden}), "head.modulation", 2);
   Value out = g.linear(nn::modulated_norm(g, x, mod[0], mod[1], eps), "head.head");

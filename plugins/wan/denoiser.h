@@ -15,6 +15,7 @@ struct Dimensions {
   int64_t channels = 0;  // of the latents
   int64_t shown = 0;     // channels of what a clip begins with, behind them; 0: text-to-video
   int64_t text = 0;      // width of the text states
+  int64_t image = 0;     // width of the states of a picture; 0: it is shown none
   int64_t blocks = 0;
 };
 
@@ -29,7 +30,8 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 bool has_two_experts(const lora_host::Weights& weights);
 
 // latents [B, t, H, W, C], text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity. With
-// `shown` also first_frame [B, t, H, W, C]: latents of a clip that is grey behind its first frame.
+// `shown` also first_frame [B, t, H, W, C]: latents of a clip that is grey behind its first frame. With `image` also
+// image [B, N, I]: states of a picture.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace wan

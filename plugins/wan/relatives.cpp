@@ -21,15 +21,17 @@ constexpr Relative relatives[] = {
     {"audio_proj.", "a Wan model that listens to sound, like HuMo"},
     {"face_adapter.", "Wan Animate, which follows a face"},
     {"motion_encoder.", "Wan Animate, which follows a face"},
-    {"img_emb.", "Wan 2.1 image-to-video, which sees its first frame by CLIP"},
-    {"condition_embedder.image_embedder.", "Wan 2.1 image-to-video, which sees its first frame by CLIP"},
+    {"img_emb.emb_pos", "Wan 2.1 of first and last frames, FLF2V"},
+    {"condition_embedder.image_embedder.pos_embed", "Wan 2.1 of first and last frames, FLF2V"},
 };
 
 }  // namespace
 
 std::optional<std::string> relative(const Weights& w) {
   const std::string end =
-      "; trained here are text-to-video models (Wan 2.1, Wan 2.2 A14B and TI2V 5B) and Wan 2.2's image-to-video A14B";
+      "; trained here are text-to-video models (Wan 2.1, Wan 2.2 A14B and TI2V 5B) and image-to-video (Wan 2.1, Wan "
+      "2.2 "
+      "A14B)";
   for (const Relative& one : relatives)
     if (!w.first_with_prefix(one.part).empty())
       return std::string("this is ") + one.name + " (" + one.part + "*)" + end;

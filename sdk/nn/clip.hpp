@@ -1,7 +1,7 @@
 // The CLIP text encoder under its HF names: ids i32 [B, L] -> hidden states [B, L, h] and a pooled vector [B, h].
 //
 // Pre-norm transformer with causal attention, heads of 64, eps 1e-5. Depth and width follow from the weights; the
-// activation does not: CLIP-L has quick gelu, OpenCLIP's larger ones erf gelu.
+// activation does not: CLIP-L has quick gelu, OpenCLIP's larger ones erf gelu. Layers are those of nn/clip_vision.hpp.
 #pragma once
 
 #include <cmath>
@@ -10,6 +10,29 @@
 #include "lora_host/lora_host.hpp"
 
 namespace lora_host::nn {
+
+constexpr double clip_eps = 1e-5;
+
+struct ClipLayer {
+  int64_t head_dim = 64;
+  const char* activation = "quick";  // mode of gelu/1
+  bool causal = true;
+  double eps = clip_eps;
+};
+
+//   x += out(attention(q, k, v of norm(x)));  x += fc2(gelu(fc1 norm(x)))
+inline Value clip_layer(Graph& g, Value x, const std::string& layer, const ClipLayer& is) {
+  const Dims d = g.shape(x), split = {d[0], d[1], d[2] / is.head_dim, is.head_dim};
+  auto scope = g.scope(layer, LH_SCOPE_CHECKPOINT);
+  Value y = g.layer_norm(x, layer + ".layer_norm1", is.eps);
+  Value q = g.reshape(g.linear(y, layer + ".self_attn.q_proj"), split);
+  Value k = g.reshape(g.linear(y, layer + ".self_attn.k_proj"), split);
+  Value v = g.reshape(g.linear(y, layer + ".self_attn.v_proj"), split);
+  y = g.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(is.head_dim)), {}, {}, {}, is.causal);
+  x = g.add(x, g.linear(g.reshape(y, d), layer + ".self_attn.out_proj"));
+  y = g.linear(g.layer_norm(x, layer + ".layer_norm2", is.eps), layer + ".mlp.fc1");
+  return g.add(x, g.linear(g.gelu(y, is.activation), layer + ".mlp.fc2"));
+}
 
 struct ClipOutput {
   Value penultimate;  // after the last layer but one, before any final norm [B, L, h]
@@ -45,8 +68,6 @@ inline Value first_row(Graph& g, Value vectors, int64_t rows) {
 }
 
 inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const ClipOptions& options = {}) {
-  constexpr double eps = 1e-5;
-  constexpr int64_t head_dim = 64;
   Weights weights = g.weights();
   std::string root = prefix + "text_model.";
 
@@ -64,24 +85,27 @@ inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const Cli
   if (layers < 1)
     throw Failure(LH_E_SETTING, prefix + " has " + std::to_string(layers + options.skip) + " layers, of which " +
                                     std::to_string(options.skip) + " are to be skipped");
-  Dims split = {d[0], d[1], hidden / head_dim, head_dim};
   for (int64_t i = 0; i < layers; ++i) {
     if (i == layers - 1) out.penultimate = x;
-    std::string layer = root + "encoder.layers." + std::to_string(i);
-    auto scope = g.scope(layer, LH_SCOPE_CHECKPOINT);
-    Value y = g.layer_norm(x, layer + ".layer_norm1", eps);
-    Value q = g.reshape(g.linear(y, layer + ".self_attn.q_proj"), split);
-    Value k = g.reshape(g.linear(y, layer + ".self_attn.k_proj"), split);
-    Value v = g.reshape(g.linear(y, layer + ".self_attn.v_proj"), split);
-    y = g.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, {}, {}, true);
-    x = g.add(x, g.linear(g.reshape(y, {d[0], d[1], hidden}), layer + ".self_attn.out_proj"));
-    y = g.linear(g.layer_norm(x, layer + ".layer_norm2", eps), layer + ".mlp.fc1");
-    x = g.add(x, g.linear(g.gelu(y, options.activation), layer + ".mlp.fc2"));
+    x = clip_layer(g, x, root + "encoder.layers." + std::to_string(i), {.activation = options.activation});
   }
-  out.last = g.layer_norm(x, root + "final_layer_norm", eps);
+  out.last = g.layer_norm(x, root + "final_layer_norm", clip_eps);
   out.pooled = g.gather(out.last, g.find_first(ids, options.end_token));
   if (options.projection) out.pooled = g.linear(out.pooled, prefix + "text_projection");
   return out;
+}
+
+// Throws when a tensor that clip_layer() needs is missing or of another shape. h: of its states.
+inline void check_clip_layer(const Weights& weights, const std::string& layer, int64_t h) {
+  for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
+    weights.require_linear(layer + ".self_attn." + part, h, h);
+  int64_t inner = weights.require(layer + ".mlp.fc1.weight", {-1, h})[0];
+  weights.require_linear(layer + ".mlp.fc1", inner, h);
+  weights.require_linear(layer + ".mlp.fc2", h, inner);
+  for (const char* norm : {".layer_norm1", ".layer_norm2"}) {
+    weights.require(layer + norm + ".weight", {h});
+    weights.require(layer + norm + ".bias", {h});
+  }
 }
 
 // Throws when a tensor that clip() needs is missing or of another shape. Gives the hidden size.
@@ -92,18 +116,7 @@ inline int64_t check_clip(const Weights& weights, const std::string& prefix) {
   weights.require(root + "embeddings.position_embedding.weight", {-1, h});
   int64_t layers = weights.count(root + "encoder.layers.", ".layer_norm1.weight");
   if (layers == 0) throw Failure(LH_E_MODEL, "missing tensor " + root + "encoder.layers.0.layer_norm1.weight");
-  for (int64_t i = 0; i < layers; ++i) {
-    std::string layer = root + "encoder.layers." + std::to_string(i);
-    for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
-      weights.require_linear(layer + ".self_attn." + part, h, h);
-    int64_t inner = weights.require(layer + ".mlp.fc1.weight", {-1, h})[0];
-    weights.require_linear(layer + ".mlp.fc1", inner, h);
-    weights.require_linear(layer + ".mlp.fc2", h, inner);
-    for (const char* norm : {".layer_norm1", ".layer_norm2"}) {
-      weights.require(layer + norm + ".weight", {h});
-      weights.require(layer + norm + ".bias", {h});
-    }
-  }
+  for (int64_t i = 0; i < layers; ++i) check_clip_layer(weights, root + "encoder.layers." + std::to_string(i), h);
   weights.require(root + "final_layer_norm.weight", {h});
   return h;
 }

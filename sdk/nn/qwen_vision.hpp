@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/clip_colours.hpp"
 #include "nn/llm.hpp"
 #include "nn/mmdit.hpp"
 
@@ -43,17 +44,11 @@ class QwenVision {
   static constexpr int64_t window = 8, groups = window / merge, full_every = 8;  // patches and groups of a side; layers
   static constexpr double eps = 1e-6;
 
-  // As CLIP has colours, with mean 0 and deviation 1 -> [1, rows, columns, h]
+  // [1, rows, columns, h]
   Value patches(Value picture) {
-    constexpr double mean[] = {0.48145466, 0.4578275, 0.40821073}, deviation[] = {0.26862954, 0.26130258, 0.27577711};
-    std::vector<float> scale, shift;  // of (picture + 1) / 2
-    for (int c = 0; c < 3; ++c) {
-      scale.push_back(static_cast<float>(0.5 / deviation[c]));
-      shift.push_back(static_cast<float>((0.5 - mean[c]) / deviation[c]));
-    }
     const Dims d = g_.shape(picture);
-    Value x = g_.add(g_.mul(g_.cast(picture, LH_F32), g_.constant({3}, scale)), g_.constant({3}, shift));
-    x = g_.expand(g_.reshape(g_.cast(x, LH_FLOAT), {1, 1, d[1], d[2], 3}), {1, 2, d[1], d[2], 3});
+    Value x = clip_colours(g_, picture);
+    x = g_.expand(g_.reshape(x, {1, 1, d[1], d[2], 3}), {1, 2, d[1], d[2], 3});
     x = g_.conv3d(x, root_ + "patch_embed.proj", {2, patch, patch});
     return g_.reshape(x, {1, rows_, columns_, g_.shape(x)[4]});
   }
