@@ -116,6 +116,10 @@ fs::path hunyuan_video1(const fs::path& folder) {
   write_small_hunyuan_video1(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path hunyuan_video_i2v(const fs::path& folder) {
+  write_small_hunyuan_video_i2v(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path ltx2(const fs::path& folder) {
   write_small_ltx2(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -183,6 +187,11 @@ constexpr const char* hunyuan_video_files = R"(
 constexpr const char* hunyuan_video1_files = R"(
   max_sequence_length: 128
   tokenizer_path: SOURCE/tests/data/llama_small)";
+constexpr const char* hunyuan_video_i2v_files = R"(
+  variant: 480p-i2v
+  max_sequence_length: 400
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* first_frame_sample = "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg}";
 constexpr const char* ltx2_files = R"(
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
@@ -239,6 +248,8 @@ const Family families[] = {
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
     {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},
     {"hunyuan_video1", "hunyuan_video1", "t2v", hunyuan_video1, 12, "diffusers", hunyuan_video1_files, "", "", "", 3},
+    {"hunyuan_video_i2v", "hunyuan_video", "480p-i2v", hunyuan_video_i2v, 17, "diffusers", hunyuan_video_i2v_files, "",
+     "", first_frame_sample},
     {"ltx2", "ltx2", "dev", ltx2, 20, "diffusers", ltx2_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},

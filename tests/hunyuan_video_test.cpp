@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compile/adapter_selection.h"
+#include "encode/check_model.h"
 #include "encode/prompt_tokens.h"
 #include "io/lora_names.h"
 #include "passes/adapt.h"
@@ -189,17 +190,87 @@ TEST(HunyuanVideo, RelativesAreRefusedByName) {
   expect_files_refused({plugin}, small_hunyuan_video.shapes(), relatives);
 }
 
-TEST(HunyuanVideo, ImageToVideoIsRefusedByItsFolder) {
-  const TempDir dir;
-  const ModelConfig config = directory(dir / "model", "", as_is);
-  put(dir / "model" / "model_index.json", R"({"_class_name": "HunyuanVideo15ImageToVideoPipeline"})");
-  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), config, ""); }),
-              HasSubstr("this is HunyuanVideo 1.5's image-to-video, which sees its picture by SigLIP"));
-}
+// ---- image-to-video, which sees its picture by SigLIP
 
 TEST(HunyuanVideo, TheUserSaysWhatItWasMadeFor) {
-  for (const auto& [variant, shift] : {std::pair{"", 5.0}, std::pair{"480p", 5.0}, std::pair{"720p", 9.0}})
-    EXPECT_EQ(Described(plugin, small_hunyuan_video.shapes(), variant).recipe().sampling.schedule.shift, shift);
+  HunyuanVideoDit seeing = small_hunyuan_video;
+  seeing.seen = 144;
+  for (const auto& [variant, shift] :
+       {std::pair{"", 5.0}, {"480p", 5.0}, {"720p", 9.0}, {"480p-i2v", 5.0}, {"720p-i2v", 7.0}}) {
+    const Recipe recipe = Described(plugin, seeing.shapes(), variant).recipe();
+    EXPECT_EQ(recipe.sampling.schedule.shift, shift);
+    EXPECT_EQ(recipe.shown_first_frames(), std::string(variant).ends_with("-i2v"));
+    EXPECT_TRUE(recipe.image_keys().needed.empty());
+  }
+}
+
+// By the index of a diffusers directory; with names of the encoder as transformers 5 writes them, and as others do.
+TEST(HunyuanVideo, ImageToVideoIsToldByItsFolder) {
+  const TempDir dir;
+  HunyuanVideoDit seeing = small_hunyuan_video;
+  seeing.seen = 144;
+  std::map<std::string, std::vector<Given>> all = components();
+  Shapes siglip;
+  add_siglip_vision(siglip, "", seeing.seen, 1, 96);
+  all["denoiser"] = filled(seeing.shapes());
+  all["siglip"] = filled(siglip);
+  write_directory(dir / "model", spec_of(plugin), all, {"denoiser", "vae"}, "", as_is);
+  put(dir / "model" / "model_index.json", R"({"_class_name": "HunyuanVideo15ImageToVideoPipeline"})");
+  ModelConfig config = single(dir / "model");
+  const Model want(built_plugins(), config, "");
+  EXPECT_EQ(want.recipe().variant, "480p-i2v");
+  EXPECT_NO_THROW(check_model(want, DType::f32));
+  std::vector<Given> bare{{"head.probe", counting({1, 1, 4})}};
+  for (const Given& t : all["siglip"]) bare.push_back({t.name.substr(std::string("vision_model.").size()), t.tensor});
+  write_file(dir / "model/image_encoder/model.safetensors", bare);
+  expect_same(Model(built_plugins(), config, "").checkpoint(), want.checkpoint());
+  config.given["variant"] = {"720p-i2v"};
+  EXPECT_EQ(Model(built_plugins(), config, "").recipe().variant, "720p-i2v");
+  config.given["variant"] = {"720p"};
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), config, ""); }),
+              HasSubstr("model.variant: 720p: this is image-to-video (model_index.json): expected 720p-i2v"));
+}
+
+const WrongModel wrong_i2v[] = {
+    {"no_rows_of_a_picture", [](Shapes& s) { s.erase("vision_in.proj.3.weight"); },
+     "missing tensor vision_in.proj.3.weight"},
+    {"siglip_width", [](Shapes& s) { add_siglip_vision(s, "siglip:", 144, 1, 96); },
+     "vision_in.proj.1.weight takes 16 columns, but siglip gives 144: the files do not belong together"},
+    {"siglip_heads", [](Shapes& s) { add_siglip_vision(s, "siglip:", 100, 1, 96); },
+     "siglip:vision_model.embeddings.patch_embedding.weight: expected a multiple of 72 rows (heads of 72), found 100"},
+    {"siglip_without_a_norm",
+     [](Shapes& s) {
+       add_siglip_vision(s, "siglip:", 1152, 1, 96);
+       s.erase("siglip:vision_model.post_layernorm.bias");
+     },
+     "missing tensor siglip:vision_model.post_layernorm.bias"},
+};
+
+TEST(HunyuanVideo, WrongTensorsOfImageToVideoAreNamed) {
+  for (const WrongModel& wrong : wrong_i2v) {
+    Shapes shapes = small_hunyuan_video.shapes();
+    wrong.change(shapes);
+    EXPECT_THAT(error_of([&] { const Described model(plugin, shapes, "480p-i2v"); }), HasSubstr(wrong.text))
+        << wrong.name;
+  }
+}
+
+// Nothing of the published files is left over but what comes of the last block's text.
+TEST(HunyuanVideo, FullSizeGraphOfImageToVideo) {
+  const Shapes shapes = full_hunyuan_video.shapes();
+  const Described model(plugin, shapes, "720p-i2v");
+  const Graph graph = model.denoiser({{"batch", 1},
+                                      {"time", 3},
+                                      {"height", 45},
+                                      {"width", 80},
+                                      {"text_length", 256},
+                                      {"glyphs_length", 40},
+                                      {"image_length", 729}});
+  for (const auto& [name, desc] : shapes) {
+    const bool dead =
+        name.starts_with("double_blocks.53.txt_attn.proj") || name.starts_with("double_blocks.53.txt_mlp");
+    EXPECT_EQ(graph.params.contains(name), !dead) << name;
+  }
 }
 
 // ---- prompts

@@ -351,6 +351,9 @@ TEST_F(Musubi, HunyuanVideo15) {
       "dit = 'm'\nnetwork_module = 'networks.lora_hv_1_5'\ntask = 't2v'\ntext_encoder = 'q'\nbyt5 = 'b'\n"
       "vae_sample_size = 128\n";
   expect(training, {{"plugin", "\"hunyuan_video\""}, {"given.qwen2_5_vl_path", "q"}, {"given.byt5_path", "b"}});
+  std::string seeing = training + "image_encoder = 's'\n";
+  seeing.replace(seeing.find("t2v"), 3, "i2v");
+  expect(seeing, {{"given.siglip_path", "s"}, {"given.variant", "480p-i2v"}});
   Config config = read(training,
                        "[[datasets]]\nvideo_directory = 'v'\ncaption_extension = '.txt'\ntarget_frames = [25]\n"
                        "source_fps = 30.0\n");
@@ -487,7 +490,6 @@ TEST_F(Musubi, MistakesAreNamedWithTheirPlaces) {
        Rows{{"lora_framepack",
              "x.toml:2:1: network_module: no plugin trains the model of networks.lora_framepack; those that are here "
              "train those of networks.lora_flux, networks.lora_flux_2, "},
-            {"lora_hv_1_5'\ntask = 'i2v", "which sees its picture by SigLIP"},
             {"oft", "networks.oft is not known: networks.lora_flux, "}})
     EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks." + module + "'\n"), HasSubstr(what));
   EXPECT_THAT(error_of("dit = 'm'\nnetwork_module = 'networks.lora_qwen_image'\nmodel_version = 'layered'\n"),

@@ -9,7 +9,7 @@ namespace nn = lora_host::nn;
 using lora_host::Failure;
 using lora_host::Weights;
 
-Dimensions read_dimensions(const Weights& w) {
+Dimensions read_dimensions(const Weights& w, bool image_to_video) {
   Dimensions dims;
   const lora_host::Dims in = w.require("img_in.proj.weight");
   const int64_t h = dims.hidden = in[0];
@@ -23,6 +23,13 @@ Dimensions read_dimensions(const Weights& w) {
             in.size() == 2 ? lora_host::Dims{h, dims.taken} : lora_host::Dims{h, dims.taken, 1, 1, 1});
   w.require("img_in.proj.bias", {h});
   dims.prompt = nn::read_hunyuan_text(w, h);
+  if (image_to_video) {
+    dims.image = w.require("vision_in.proj.1.weight", {-1, -1})[1];
+    w.require_linear("vision_in.proj.1", dims.image, dims.image);
+    w.require_linear("vision_in.proj.3", h, dims.image);
+    nn::require_norm(w, "vision_in.proj.0", dims.image);
+    nn::require_norm(w, "vision_in.proj.4", h);
+  }
   nn::require_hunyuan_embedder(w, "time_in", h);
   w.require("cond_type_embedding.weight", {3, h});
 

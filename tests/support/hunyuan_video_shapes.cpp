@@ -40,6 +40,23 @@ Shapes HunyuanVideoDit::shapes() const {
   return out;
 }
 
+void add_siglip_vision(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t patch) {
+  const std::string root = prefix + "vision_model.", embeddings = root + "embeddings.";
+  const int64_t side = 384 / patch;
+  shapes[embeddings + "patch_embedding.weight"] = {DType::bf16, {width, 3, patch, patch}};
+  shapes[embeddings + "patch_embedding.bias"] = {DType::bf16, {width}};
+  shapes[embeddings + "position_embedding.weight"] = {DType::bf16, {side * side, width}};
+  add_norm(shapes, root + "post_layernorm", width);
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string layer = fmt::format("{}encoder.layers.{}.", root, i);
+    for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
+      add_linear(shapes, layer + "self_attn." + part, width, width);
+    add_linear(shapes, layer + "mlp.fc1", 4 * width, width);
+    add_linear(shapes, layer + "mlp.fc2", width, 4 * width);
+    for (const char* norm : {"layer_norm1", "layer_norm2"}) add_norm(shapes, layer + norm, width);
+  }
+}
+
 void add_hunyuan_video_vae(Shapes& shapes, const std::string& prefix, const std::vector<int64_t>& channels) {
   const size_t levels = channels.size();
   const int64_t narrow = channels.front(), wide = channels.back();
@@ -64,15 +81,35 @@ void add_hunyuan_video_vae(Shapes& shapes, const std::string& prefix, const std:
   }
 }
 
-void write_small_hunyuan_video(const std::filesystem::path& path, bool all_words) {
+namespace {
+
+// What a run needs but the denoiser.
+Shapes other_parts(int64_t words) {
   constexpr int64_t letters = 300;
-  const int64_t words = all_words ? 151669 : 1626;
   Shapes shapes;
   add_qwen2_5(shapes, "text_encoders.qwen25_7b.transformer.", small_hunyuan_video.text, words);
   add_t5(shapes, "text_encoders.byt5_small.transformer.", small_hunyuan_video.glyphs, 1, letters);
   add_hunyuan_video_vae(shapes, "vae.", small_video_vae_channels);
-  for (const auto& [name, desc] : small_hunyuan_video.shapes()) shapes["model.diffusion_model." + name] = desc;
+  return shapes;
+}
+
+void write_with(const std::filesystem::path& path, Shapes shapes, const HunyuanVideoDit& denoiser) {
+  for (const auto& [name, desc] : denoiser.shapes()) shapes["model.diffusion_model." + name] = desc;
   write_file(path, filled(shapes));
+}
+
+}  // namespace
+
+void write_small_hunyuan_video(const std::filesystem::path& path, bool all_words) {
+  write_with(path, other_parts(all_words ? 151669 : 1626), small_hunyuan_video);
+}
+
+void write_small_hunyuan_video_i2v(const std::filesystem::path& path) {
+  HunyuanVideoDit denoiser = small_hunyuan_video;
+  denoiser.seen = 144;  // two heads
+  Shapes shapes = other_parts(1626);
+  add_siglip_vision(shapes, "siglip.", denoiser.seen, 1, 96);
+  write_with(path, shapes, denoiser);
 }
 
 }  // namespace lh::test
