@@ -74,6 +74,8 @@ ideogram4_transformer_keys 34 4608 12288 512 53248 >"$work/ideogram4.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 wan_transformer_keys 40 5120 13824 4096 16 20 >"$work/wan_i2v_14b.json"
+wan_transformer_keys 40 5120 13824 4096 16 20 1280 >"$work/wan21_i2v_14b.json"
+clip_vision_keys 32 1280 5120 14 257 >"$work/clip_vision.json"
 wan_transformer_keys 30 3072 14336 4096 48 >"$work/wan_5b.json"
 wan22_vae_keys 160 256 >"$work/wan22_vae.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
@@ -169,7 +171,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -225,6 +227,8 @@ wan2.1_t2v_14B_fp16 wan_14b
 wan2.2_t2v_high_noise_14B_fp16 wan_14b
 wan2.2_t2v_low_noise_14B_fp16 wan_14b
 wan2.2_i2v_high_noise_14B_fp16 wan_i2v_14b
+wan2.1_i2v_480p_14B_fp16 wan21_i2v_14b
+clip_vision_h clip_vision
 umt5_xxl_fp16 umt5
 wan_2.1_vae qwen_image_vae
 wan2.2_ti2v_5B_fp16 wan_5b

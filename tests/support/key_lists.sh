@@ -385,7 +385,7 @@ byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
 }
 
 # The transformer of Wan and its text encoder.
-wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNELS [SHOWN]]: of the latents, 16 unless given
+wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNELS [SHOWN [IMAGE]]]: of the latents, 16 unless given
   local h=$2 channels=${5:-16} list= block part name
   tensor patch_embedding.weight "$h, $((channels + ${6:-0})), 1, 2, 2"; tensor patch_embedding.bias $h
   linear text_embedding.0 $h $4; linear text_embedding.2 $h $h
@@ -398,6 +398,27 @@ wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT [CHANNE
     done
     tensor $block.norm3.weight $h; tensor $block.norm3.bias $h; tensor $block.modulation "1, 6, $h"
     linear $block.ffn.0 $3 $h; linear $block.ffn.2 $h $3
+    [ -n "${7:-}" ] || continue
+    for name in k_img v_img; do linear $block.cross_attn.$name $h $h; done
+    tensor $block.cross_attn.norm_k_img.weight $h
+  done
+  if [ -n "${7:-}" ]; then
+    for name in "0 $7" "4 $h"; do
+      tensor img_emb.proj.${name% *}.weight ${name#* }; tensor img_emb.proj.${name% *}.bias ${name#* }
+    done
+    linear img_emb.proj.1 $7 $7; linear img_emb.proj.3 $h $7
+  fi
+  print_keys
+}
+clip_vision_keys() { # clip_vision_keys LAYERS WIDTH INNER PATCH PLACES
+  local list= layer name root=vision_model
+  tensor $root.embeddings.class_embedding $2; tensor $root.embeddings.patch_embedding.weight "$2, 3, $4, $4"
+  tensor $root.embeddings.position_embedding.weight "$5, $2"
+  for name in pre_layrnorm post_layernorm; do tensor $root.$name.weight $2; tensor $root.$name.bias $2; done
+  for layer in $(seq -f $root.encoder.layers.%g 0 $(($1 - 1))); do
+    for name in q k v out; do linear $layer.self_attn.${name}_proj $2 $2; done
+    linear $layer.mlp.fc1 $3 $2; linear $layer.mlp.fc2 $2 $3
+    for name in layer_norm1 layer_norm2; do tensor $layer.$name.weight $2; tensor $layer.$name.bias $2; done
   done
   print_keys
 }
