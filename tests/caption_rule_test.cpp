@@ -351,6 +351,41 @@ TEST(CaptionFiles, MetadataNamesImages) {
   EXPECT_THAT(problems,
               ElementsAre(HasSubstr("m.jsonl:2: expected a mapping with image_path"), HasSubstr("m.jsonl:3: not JSON"),
                           HasSubstr("m.jsonl: 1 images that it names are not there: z.png")));
+
+  // An image that is there twice: none of its texts is passed over without a word.
+  const auto problems_of = [&](const std::string& name, const std::string& content) {
+    Texts found;
+    read(name, content, found);
+    return found;
+  };
+  EXPECT_THAT(
+      problems_of("m.jsonl",
+                  "{\"image_path\": \"a.png\", \"caption\": \"one\"}\n"
+                  "{\"image_path\": \"a\", \"caption\": \"two\"}\n"),
+      ElementsAre(testing::AllOf(HasSubstr("m.jsonl:2: a is there twice, first in "), HasSubstr("m.jsonl:1:"))));
+  EXPECT_THAT(problems_of("m.json", R"({"a.png": "one", "b.png": {"a.png": "x"}, "a.png": "two"})"),
+              ElementsAre(HasSubstr("m.json: a.png is there twice")));  // a key within an entry is none
+  // Messages and copies go level by level on the stack.
+  const std::string deep = std::string(300000, '[') + std::string(300000, ']');
+  EXPECT_THAT(problems_of("m.json", "{\"a.png\": " + deep + "}"),
+              ElementsAre(HasSubstr("m.json: 300001 levels of lists and objects, expected at most")));
+  EXPECT_THAT(problems_of("m.jsonl", deep), ElementsAre(HasSubstr("m.jsonl:1: 300000 levels of lists and objects")));
+}
+
+TEST(CaptionFiles, ReferencePicturesAreNumbered) {
+  const test::TempFolder folder("lora_controls");
+  for (const char* name : {"a.png", "b.png", "c.png", "d.png"}) test::write_text(folder / name, "");
+  test::write_text(folder / "m.jsonl",
+                   R"({"image_path": "a.png", "control_path": "b.png", "control_path_1": "c.png", )"
+                   R"("control_path2": "d.png", "control_paths": "d.png", "control_pathX1": "d.png"})");
+  DatasetConfig dataset;
+  dataset.folder_path = folder.path();
+  Texts problems;
+  const auto of = [&](int64_t number) { return read_control_paths(dataset, folder / "m.jsonl", number, problems); };
+  EXPECT_THAT(of(0), ElementsAre(Pair(folder / "a.png", folder / "b.png")));
+  EXPECT_THAT(of(1), ElementsAre(Pair(folder / "a.png", folder / "c.png")));
+  EXPECT_THAT(of(2), testing::IsEmpty());
+  EXPECT_THAT(problems, testing::IsEmpty());
 }
 
 }  // namespace

@@ -214,6 +214,18 @@ TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
   EXPECT_EQ(open_dataset({config_}, "sks", 16).samples[0].caption, "a sks");
 }
 
+TEST_F(DatasetTest, CaptionsOfFilesInCapitals) {
+  write_file(folder_ / "A.PNG", encode_png(test_picture(16, 16)));
+  write_text(folder_ / "A.TXT", "loud");
+  write_file(folder_ / "b.png", encode_png(test_picture(16, 16)));
+  write_text(folder_ / "b.TXT", "passed over");
+  write_text(folder_ / "b.txt", "quiet");
+  const Dataset dataset = open_dataset({config_}, "", 16);
+  ASSERT_EQ(dataset.samples.size(), 2u);
+  EXPECT_EQ(dataset.samples[0].caption, "loud");
+  EXPECT_EQ(dataset.samples[1].caption, "quiet");
+}
+
 TEST_F(DatasetTest, AllProblemsComeTogether) {
   add("a.png", "caf\xe9");
   add("b.png", std::string(max_caption_bytes + 1, 'x'));

@@ -9,6 +9,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "passes/layout.h"
 #include "plugin/adapter.h"
 #include "run/program.h"
@@ -23,8 +24,7 @@ class PluginLora : public ForeignLora {
   PluginLora(const Registry& registry, const WeightFile& file, const std::string& id)
       : adapter_(registry, id, options_of(file)), device_("cpu") {
     const auto found = file.metadata().find(network_layers_entry);
-    const nlohmann::json layers =
-        nlohmann::json::parse(found == file.metadata().end() ? "" : found->second, nullptr, false);
+    const nlohmann::json layers = json_or_nothing(found == file.metadata().end() ? "" : found->second);
     if (!layers.is_object() || !layers.contains(""))
       fail(Code::data, "{}: its metadata {} is no object of ranks and alphas", file.path().string(),
            network_layers_entry);

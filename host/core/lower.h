@@ -13,4 +13,10 @@ inline std::string lower(std::string text) {
   return text;
 }
 
+// With its ASCII letters in capitals.
+inline std::string upper(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text;
+}
+
 }  // namespace lh

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,13 @@ namespace lh {
 // them, each with its `tags` behind it. Empty where it has none. Throws lh::Error(Code::data).
 std::vector<std::string> read_texts(const std::filesystem::path& file, const DatasetConfig& dataset);
 
-// Beside the image, with datasets[].caption_ext; it need not be there.
+// The same of an entry of JSON: {"caption": ..., "tags": ...}, where Hugging Face's files say text for caption, or a
+// text alone.
+std::vector<std::string> texts_of_entry(const nlohmann::json& entry, const DatasetConfig& dataset);
+// The first of these keys that an object has; null: it has none.
+nlohmann::json first_member(const nlohmann::json& entry, std::initializer_list<const char*> names);
+
+// Beside the image, with datasets[].caption_ext, in capitals where only such a file is there; neither need be there.
 std::filesystem::path caption_file(const std::filesystem::path& image, const DatasetConfig& dataset);
 
 // The texts of an image: from `metadata` (of read_metadata) where it has the image, else from its caption file. Empty
@@ -30,7 +38,7 @@ std::map<std::filesystem::path, std::filesystem::path> read_control_paths(const 
                                                                           std::vector<std::string>& problems);
 
 // datasets[].metadata_file: texts by image file. Paths in it are those in folder_path, or whole; an extension may be
-// missing. What cannot be read goes into `problems`.
+// missing. What cannot be read, and an image that is there twice, goes into `problems`.
 std::map<std::filesystem::path, std::vector<std::string>> read_metadata(const DatasetConfig& dataset,
                                                                         std::vector<std::string>& problems);
 

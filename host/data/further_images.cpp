@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "config/nearest.h"
 #include "config/value.h"
@@ -62,6 +63,18 @@ std::vector<std::string> problems_of_images(const std::string& section, const Im
   return problems;
 }
 
+namespace {
+
+// Which of several further images: 0 of control, 1 of control_2.
+int64_t number_of(std::string_view key) {
+  const size_t digits = key.find_last_of('_') + 1;  // 0 where there is none
+  int64_t number = 1;
+  const auto [end, error] = std::from_chars(key.data() + digits, key.data() + key.size(), number);
+  return digits == 0 || error != std::errc() || end != key.data() + key.size() ? 0 : number - 1;
+}
+
+}  // namespace
+
 std::vector<fs::path> files_beside(const DatasetConfig& config, const std::string& key,
                                    const std::vector<fs::path>& images, std::vector<std::string>& problems) {
   const GivenValue& given = config.images.at(key).at(0);
@@ -69,9 +82,7 @@ std::vector<fs::path> files_beside(const DatasetConfig& config, const std::strin
   std::map<std::string, std::vector<fs::path>> by_stem;
   std::error_code error;
   if (folder.extension() == ".jsonl") {
-    const size_t digit = key.find_last_of('_');
-    const int64_t number = digit == key.npos ? 0 : key[digit + 1] - '1';  // control, control_2
-    std::map<fs::path, fs::path> listed = read_control_paths(config, folder, number, problems);
+    std::map<fs::path, fs::path> listed = read_control_paths(config, folder, number_of(key), problems);
     std::vector<fs::path> files;
     std::vector<std::string> none;
     for (const fs::path& image : images) {

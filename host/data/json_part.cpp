@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/json_reason.h"
+#include "core/json_text.h"
 
 namespace lh {
 
@@ -77,35 +77,11 @@ std::string JsonPart::text(const char* key, const char* absent) const {
   return part ? part->text() : absent;
 }
 
-namespace {
-
-// Levels of lists and objects. Messages print what they find, level by level on the stack.
-int depth_of(std::string_view json) {
-  int depth = 0, deepest = 0;
-  bool text = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (c == '"') text = !text;
-    if (text && c == '\\') ++i;
-    if (text) continue;
-    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
-    if (c == ']' || c == '}') --depth;
-  }
-  return deepest;
-}
-
-constexpr int max_depth = 512;
-
-}  // namespace
-
 nlohmann::json parse_json(const std::string& bytes, const std::string& file) {
-  if (const int depth = depth_of(bytes); depth > max_depth)
-    fail(Code::data, "tokenizer {}: {} levels of lists and objects, expected at most {} (install it anew)", file, depth,
-         max_depth);
   try {
-    return nlohmann::json::parse(bytes);
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::data, "tokenizer {}: this is no JSON (install it anew): {}", file, json_reason(error));
+    return parse_json(bytes);
+  } catch (const Error& error) {
+    fail(error.code(), "tokenizer {}: {} (install it anew)", file, error.what());
   }
 }
 

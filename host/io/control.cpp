@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace lh {
 namespace {
@@ -51,7 +52,7 @@ bool is_owner(Local::socket& peer) {
 }  // namespace
 
 std::optional<ControlRequest> read_request(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = json_or_nothing(line);
   if (json.is_object() && json.contains("command") && json["command"].is_string()) try {
       return ControlRequest{json["command"], json.value("arguments", std::vector<std::string>())};
     } catch (const nlohmann::json::exception&) {  // arguments that are no texts
@@ -159,7 +160,7 @@ ControlAnswer ask_run(const std::filesystem::path& run_folder, const ControlRequ
   asio::write(run, asio::buffer(line), error);
   std::string answer;
   if (!error) asio::read_until(run, asio::dynamic_buffer(answer, 16 * longest_line), '\n', error);
-  const auto json = nlohmann::json::parse(answer, nullptr, false);
+  const auto json = json_or_nothing(answer);
   if (error || !json.is_object())
     fail(Code::resource, "{}: the run ended before it answered. What it has done is in its history.jsonl",
          run_folder.string());

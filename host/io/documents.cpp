@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/json_reason.h"
+#include "core/json_text.h"
 
 namespace lh {
 namespace {

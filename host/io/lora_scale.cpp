@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "io/file.h"
 
 namespace lh {
@@ -63,7 +64,7 @@ LoraScales::LoraScales(const WeightFile& file) {
     where_ = path.string();
     text = read_text(path, largest_neighbour);
   }
-  json found = json::parse(text, nullptr, false);
+  json found = json_or_nothing(text);
   if (!found.is_object())
     fail(Code::data, "{}: expected a JSON object, the configuration of PEFT: the scale of its modules is not known",
          where_);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace lh {
 namespace {
@@ -41,13 +42,13 @@ void check_tensor_format(const StoredKey& key, const std::string& layer) {
          key.tensor->desc.text());
   std::string text(static_cast<size_t>(key.tensor->desc.bytes()), '\0');
   key.file->read(*key.tensor, std::as_writable_bytes(std::span(text)));
-  check_format(key.file, layer, nlohmann::json::parse(text, nullptr, false));
+  check_format(key.file, layer, json_or_nothing(text));
 }
 
 void check_header_formats(const FilePtr& file) {
   const auto entry = file->metadata().find(layers_entry);
   if (entry == file->metadata().end()) return;
-  const nlohmann::json json = nlohmann::json::parse(entry->second, nullptr, false);
+  const nlohmann::json json = json_or_nothing(entry->second);
   if (!json.is_object() || !json.contains("layers") || !json["layers"].is_object())
     fail(Code::data, "{}: metadata _quantization_metadata is not JSON with \"layers\"", file->path().string());
   for (const auto& [layer, description] : json["layers"].items()) check_format(file, layer, description);
@@ -112,7 +113,7 @@ bool describes_one_of(const std::string& key, const std::set<std::string>& weigh
 void drop_layers(std::map<std::string, std::string>& metadata, const std::set<std::string>& weights) {
   const auto entry = metadata.find(layers_entry);
   if (entry == metadata.end() || weights.empty()) return;
-  nlohmann::json json = nlohmann::json::parse(entry->second, nullptr, false);
+  nlohmann::json json = json_or_nothing(entry->second);
   nlohmann::json kept = nlohmann::json::object();
   for (const auto& [layer, description] : json.at("layers").items()) {
     const std::string name = layer + ".weight";

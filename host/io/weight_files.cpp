@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "io/seen_files.h"
 
 namespace lh {
@@ -43,7 +44,7 @@ FilePtr open_shared(const fs::path& path) {
 
 // Shards that an index file names, in order, all of them there.
 std::vector<fs::path> shards(const fs::path& index) {
-  const nlohmann::json json = nlohmann::json::parse(read_text(index, index_limit), nullptr, false);
+  const nlohmann::json json = json_or_nothing(read_text(index, index_limit));
   if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     fail(Code::data, "{}: expected JSON with a \"weight_map\" of tensor names to files", index.string());
   std::set<std::string> names;
