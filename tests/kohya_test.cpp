@@ -455,6 +455,9 @@ TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
       error_of("network_module = 'networks.oft'\n"),
       "x.toml:1:1: network_module: networks.oft is not known: networks.lora and its kin, networks.loha, networks.lokr "
       "and lycoris.kohya are");
+  EXPECT_EQ(error_of("seed = 1\n[t]\nseed = 2\n"),
+            "x.toml:3:1: seed: set twice, first in line 1: sections are only for order, keep one of them");
+  EXPECT_EQ(error_of("seed = 1\n[t]\nseed = 1\n"), "");
   EXPECT_THAT(error_of("model_prediction_type = 'sigma_scaled'\n"), HasSubstr("must be raw"));
   EXPECT_THAT(error_of("optimizer_args = ['weight_decay']\n"), HasSubstr("expected \"name=value\""));
   EXPECT_THAT(error_of("sample_prompts = 'p.json'\n"), HasSubstr("expected a .txt file"));

@@ -41,11 +41,10 @@ bool holds_states(const Config& run) {
 fs::path final_lora(const Config& run) { return run.output_dir() / (run.name + ".safetensors"); }
 
 std::vector<Config> runs_of(const Registry& registry, const Config& job) {
-  const std::string plugin = registry.model_id(job.plugin);
-  Experts experts;
-  for (const PluginKeys& keys : registry.model_keys())
-    if (keys.experts.wanted_together(job.model) && (plugin.empty() || plugin == keys.plugin)) experts = keys.experts;
-  if (experts.each.empty()) return {job};
+  const std::vector<PluginKeys> plugins = registry.model_keys();
+  const PluginKeys* const own = of_experts_together(plugins, job.model, registry.model_id(job.plugin));
+  if (own == nullptr) return {job};
+  const Experts& experts = own->experts;
   refuse_files_of_one(experts, job);
   std::vector<Config> runs;
   for (const Expert& expert : experts.each) {

@@ -129,10 +129,8 @@ void settle_network(Config& config, const Node& process) {
 // There the experts of a model take turns, and steps are counted over all; here each has a run of its own.
 void settle_experts(Config& config, const std::vector<PluginKeys>* plugins) {
   if (plugins == nullptr) return;
-  const auto own = std::ranges::find_if(*plugins, [&](const PluginKeys& keys) {
-    return keys.experts.wanted_together(config.model) && (config.plugin.empty() || config.plugin == keys.plugin);
-  });
-  if (own == plugins->end()) return;
+  const PluginKeys* const own = of_experts_together(*plugins, config.model, config.plugin);
+  if (own == nullptr) return;
   const auto count = static_cast<int64_t>(own->experts.each.size());
   const auto of_each = [count](int64_t steps) { return (steps + count - 1) / count; };
   const int64_t all = config.train.steps;

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "config/model_keys.h"
-#include "config/script_arguments.h"
+#include "config/scalar.h"
 
 namespace lh {
 namespace {
@@ -51,7 +51,7 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
 }
 
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
-  if (kohya::nothing(value, {})) return;
+  if (value.kind != yaml::Kind::map && yaml::asks_for_nothing(value)) return;
   ModelConfig& model = on.config.model;
   const Experts none;
   const Experts* experts = &none;
@@ -68,7 +68,7 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
     constexpr std::string_view train = "train_";
     const Expert* const expert =
         key.text.starts_with(train) ? experts->find(std::string_view(key.text).substr(train.size())) : nullptr;
-    if (expert == nullptr && !kohya::nothing(text, {})) return refuse();
+    if (expert == nullptr && !yaml::asks_for_nothing(text)) return refuse();
     if (expert != nullptr && !on.flag(text).value_or(true))
       std::erase_if(trained, [&](const Expert& one) { return one.name == expert->name; });
   }

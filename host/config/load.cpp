@@ -48,17 +48,11 @@ auto lookup(Table table, std::string_view path) {
   return row == table.end() ? nullptr : &*row;
 }
 
-// Does the value of an unsupported key switch it off?
+// Does the value of an unsupported key switch it off? harmless: the one that does; empty: what asks for nothing.
 bool is_harmless(const Node& node, std::string_view harmless) {
-  if (node.kind == Kind::null) return true;
-  if (node.kind != Kind::scalar)
-    return node.items.empty() &&
-           std::ranges::all_of(node.entries, [](const auto& entry) { return is_harmless(entry.second, {}); });
-  const auto flag = yaml::flag_of(node);
-  if (!harmless.empty())
-    return node.text == harmless || (harmless == "true" && flag.value_or(false)) ||
-           (harmless == "1" && node.text == "1.0");
-  return flag ? !*flag : one_of(node.text, {"", "0", "0.0"});
+  if (harmless.empty() || node.kind != Kind::scalar) return yaml::asks_for_nothing(node);
+  return node.text == harmless || (harmless == "true" && yaml::flag_of(node).value_or(false)) ||
+         (harmless == "1" && node.text == "1.0");
 }
 
 class Reader {
@@ -356,7 +350,7 @@ class Reader {
                    Entries& into) {
     const std::vector<Node> all = value.kind == Kind::list ? value.items : std::vector<Node>{value};
     for (const Node& each : all) {
-      if (each.kind == Kind::null || is_harmless(each, {})) continue;  // as if it were not there
+      if (yaml::asks_for_nothing(each)) continue;  // as if it were not there
       if (into.alias == nullptr) {
         into.alias = &alias;
         into.key = key;

@@ -84,6 +84,14 @@ const ModelKey* PluginKeys::find(std::string_view name) const {
   return found == keys.end() ? nullptr : &*found;
 }
 
+const PluginKeys* of_experts_together(std::span<const PluginKeys> plugins, const ModelConfig& config,
+                                      const std::string& plugin) {
+  const auto found = std::ranges::find_if(plugins, [&](const PluginKeys& keys) {
+    return keys.experts.wanted_together(config) && (plugin.empty() || plugin == keys.plugin);
+  });
+  return found == plugins.end() ? nullptr : &*found;
+}
+
 bool is_free_model_key(const std::string& name) {
   return !name.starts_with("is_") && !schema::is_taken("model." + name);
 }

@@ -45,6 +45,11 @@ struct PluginKeys {
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
 };
 
+// The plugin with the model whose experts the configuration wants together; nullptr: it wants none, or one alone.
+// plugin: the id that it names, or empty.
+const PluginKeys* of_experts_together(std::span<const PluginKeys> plugins, const ModelConfig& config,
+                                      const std::string& plugin);
+
 // May a plugin have a key of this name? Not one that the host or ai-toolkit has.
 bool is_free_model_key(const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "config/scalar.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <string>
@@ -36,6 +37,14 @@ std::optional<bool> flag_of(const Node& node) {
   if (word == "true" || word == "yes" || word == "on") return true;
   if (word == "false" || word == "no" || word == "off") return false;
   return std::nullopt;
+}
+
+bool asks_for_nothing(const Node& node) {
+  if (node.kind != Kind::scalar)
+    return node.items.empty() &&
+           std::ranges::all_of(node.entries, [](const auto& entry) { return asks_for_nothing(entry.second); });
+  if (const auto flag = flag_of(node)) return !*flag;
+  return node.text.empty() || node.text == "0" || node.text == "0.0";
 }
 
 }  // namespace lh::yaml

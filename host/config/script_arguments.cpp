@@ -12,12 +12,6 @@ namespace lh::kohya {
 using yaml::Kind;
 using yaml::Node;
 
-bool nothing(const Node& value, std::string_view harmless) {
-  if (value.kind != Kind::scalar) return value.items.empty() && value.entries.empty();
-  return value.text == harmless || value.text.empty() || value.text == "0" || value.text == "0.0" ||
-         yaml::flag_of(value) == false;
-}
-
 Node scalar(const Node& like, std::string text) {
   return {.kind = Kind::scalar, .place = like.place, .text = std::move(text)};
 }
@@ -87,7 +81,8 @@ void ScriptReader::problem(const Node& at, std::string_view key, const std::stri
 bool ScriptReader::read(const Node& key, const Node& value, Node& into, std::string_view section) {
   if (names_.has_no_effect(key.text)) return to_.ignored.push_back(key.text), true;
   if (const Refused* const row = names_.refused(key.text)) {
-    if (!nothing(value, row->harmless)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
+    const bool harmless = !row->harmless.empty() && value.kind == Kind::scalar && value.text == row->harmless;
+    if (!harmless && !yaml::asks_for_nothing(value)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
     return true;
   }
   const std::string_view path = names_.ours(key.text);
@@ -97,11 +92,20 @@ bool ScriptReader::read(const Node& key, const Node& value, Node& into, std::str
 }
 
 void ScriptArguments::collect(const Node& file) {
+  const auto add = [this](const Node& key, const Node& value) {
+    const auto [before, first] = given_.try_emplace(key.text, &key, &value);
+    if (first) return;
+    const Node& known = *before->second.second;
+    if (value.kind != Kind::scalar || known.kind != Kind::scalar || known.text != value.text)
+      reader_.problem(key, key.text,
+                      fmt::format("set twice, first in line {}: sections are only for order, keep one of them",
+                                  before->second.first->place.line));
+  };
   for (const auto& [key, value] : file.entries) {
     if (value.kind == Kind::map)
-      for (const auto& [inner, of_inner] : value.entries) given_.emplace(inner.text, std::pair(&inner, &of_inner));
+      for (const auto& [inner, of_inner] : value.entries) add(inner, of_inner);
     else
-      given_.emplace(key.text, std::pair(&key, &value));
+      add(key, value);
   }
 }
 
@@ -138,7 +142,7 @@ bool ScriptArguments::read_shared(const Node& key, const Node& value) {
            "each row, which is nearer to the model than rounding without factors");
     }
   } else if (name == "blocks_to_swap") {
-    if (nothing(value, "")) return true;
+    if (yaml::asks_for_nothing(value)) return true;
     put("memory.stream", key, value);
     note(
         fmt::format("blocks_to_swap: the weights of {} blocks are streamed from host memory, evenly spread over the "

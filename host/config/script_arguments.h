@@ -15,8 +15,6 @@
 
 namespace lh::kohya {
 
-// Does a value ask for nothing? harmless: one more that does.
-bool nothing(const yaml::Node& value, std::string_view harmless);
 // Text with the place of another node.
 yaml::Node scalar(const yaml::Node& like, std::string text);
 // Sets "train.lr" in a mapping, with the place of the key that said it. What was there before goes.
