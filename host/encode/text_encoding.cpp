@@ -259,8 +259,11 @@ void TextEncoding::encode(const std::vector<Prompt>& prompts, World& world) {
         fail(
             Code::numeric,
             "prompt \"{:.60}\": the text encoders give a NaN or an infinity in `{}`, computed in {}. Their file may be "
-            "damaged, or {} is too small for them: use train.dtype: fp32",
-            prompt.text, name, dtype_name(compute_), dtype_name(compute_));
+            "damaged{}",
+            prompt.text, name, dtype_name(compute_),
+            compute_ == DType::f32
+                ? ": fetch it anew"
+                : fmt::format(", or {} is too small for them: use train.dtype: fp32", dtype_name(compute_)));
     cache_.put(key(prompt), std::move(made));
   };
   std::vector<std::string> keys;

@@ -126,6 +126,17 @@ void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, 
   read_assembly(impl_->recipe(name), name, dtype, channels_last, out, impl_->change(name));
 }
 
+std::string Checkpoint::damage_in(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    if (!weights().contains(name)) continue;
+    const HostTensor tensor = read_f32(name);
+    if (count_non_finite(DType::f32, tensor.data.data(), tensor.desc.shape.numel()) > 0)
+      return fmt::format("{}: tensor \"{}\" holds a NaN or an infinity. The file is damaged: fetch it anew",
+                         file_of(name).string(), name);
+  }
+  return {};
+}
+
 DType Checkpoint::exact_dtype(const std::string& name) const {
   const Assembly& recipe = impl_->recipe(name);
   const DType stored = recipe.pieces.front().weight.tensor->desc.dtype;

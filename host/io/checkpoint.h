@@ -81,6 +81,8 @@ class Checkpoint {
   const std::map<std::string, Desc>& weights() const;
   // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,K...] -> [O,K...,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
+  // What is wrong with the first of these weights that holds a NaN or an infinity; empty: none does.
+  std::string damage_in(const std::vector<std::string>& names) const;
   HostTensor read_f32(const std::string& name) const;  // in the order of files
   // The type in which a weight can be read without loss: that in which all of it is stored, if nothing multiplies or
   // changes it; otherwise float32.

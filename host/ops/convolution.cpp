@@ -21,6 +21,7 @@ struct Axis {
 std::vector<Desc> infer(const Infer& a, const std::vector<Axis>& axes, int64_t groups) {
   const Desc &x = required(a, 0), &w = required(a, 1);
   const auto rank = static_cast<int64_t>(axes.size()) + 2;
+  expect_weight(w, "weight");
   expect(x.shape.rank() == rank && w.shape.rank() == rank,
          fmt::format("x must be [N, {0}, C] and weight [O, C, {1}]", rank == 4 ? "H, W" : "T, H, W",
                      rank == 4 ? "KH, KW" : "KT, KH, KW"));

@@ -7,6 +7,7 @@ namespace {
 std::vector<Desc> infer(const Infer& a) {
   const Desc &ids = required(a, 0), &table = required(a, 1);
   expect(ids.dtype == DType::i32, "ids must be int32, are " + ids.text());
+  expect_weight(table, "table");
   expect(table.shape.rank() == 2, "table must be [V, D], is " + table.text());
   std::vector<int64_t> dims(ids.shape.dims().begin(), ids.shape.dims().end());
   dims.push_back(table.shape[1]);

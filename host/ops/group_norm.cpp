@@ -10,8 +10,10 @@ std::vector<Desc> infer(const Infer& a) {
   const int64_t channels = x.shape[x.shape.rank() - 1];
   expect(x.shape.rank() >= 2 && a.attrs.i("groups") > 0 && channels % a.attrs.i("groups") == 0,
          fmt::format("{} channels do not divide into {} groups", channels, a.attrs.i("groups")));
-  if (a.in.size() > 1 && a.in[1] != nullptr)
+  if (a.in.size() > 1 && a.in[1] != nullptr) {
+    expect_weight(*a.in[1], "weight");
     expect(a.in[1]->shape == Shape{channels}, fmt::format("weight must be [{}], is {}", channels, a.in[1]->text()));
+  }
   if (a.in.size() > 2 && a.in[2] != nullptr)
     expect(a.in[2]->shape == Shape{channels}, fmt::format("bias must be [{}], is {}", channels, a.in[2]->text()));
   return {x};

@@ -10,6 +10,7 @@ enum Input : size_t { X, WEIGHT, BIAS, WEIGHT_SCALE };
 
 std::vector<Desc> infer(const Infer& a) {
   const Desc &x = required(a, X), &weight = required(a, WEIGHT);
+  expect_weight(weight, "weight");
   expect(weight.shape.rank() == 2, "weight must be [out, in], is " + weight.text());
   expect(x.shape.rank() >= 1 && x.shape[x.shape.rank() - 1] == weight.shape[1],
          fmt::format("last axis of x {} is not the weight's input width {}", x.text(), weight.shape[1]));

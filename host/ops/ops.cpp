@@ -96,6 +96,11 @@ void expect(bool condition, const std::string& what) {
   if (!condition) throw Error(Code::plugin, what);
 }
 
+void expect_weight(const Desc& weight, const char* name) {
+  const bool whole = weight.dtype == DType::i32 || weight.dtype == DType::i64 || weight.dtype == DType::u8;
+  expect(!whole, fmt::format("{} must be floating, is {}", name, weight.text()));
+}
+
 int64_t axis_of(const Desc& x, int64_t axis) {
   const int64_t rank = x.shape.rank();
   expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside rank {}", axis, rank));

@@ -39,6 +39,8 @@ extern const OpDef quantize_blockwise_op, dequantize_blockwise_op, round_stochas
 // Shape-rule helpers: failures are lh::Error(Code::plugin); Graph::add puts op, scope and input shapes in front.
 const Desc& required(const Infer& a, size_t index);
 void expect(bool condition, const std::string& what);
+// Of what holds weights, in whatever type of numbers or of fewer bits: no integers.
+void expect_weight(const Desc& weight, const char* name);
 // Axis in [0, rank), negative ones counted from the end.
 int64_t axis_of(const Desc& x, int64_t axis);
 

@@ -8,8 +8,10 @@ std::vector<Desc> infer(const Infer& a) {
   const Desc& x = required(a, 0);
   expect(x.shape.rank() >= 1, "x must have at least one axis");
   const int64_t channels = x.shape[x.shape.rank() - 1];
-  if (a.in.size() > 1 && a.in[1] != nullptr)
+  if (a.in.size() > 1 && a.in[1] != nullptr) {
+    expect_weight(*a.in[1], "weight");
     expect(a.in[1]->shape == Shape{channels}, fmt::format("weight must be [{}], is {}", channels, a.in[1]->text()));
+  }
   return {x};
 }
 

@@ -9,11 +9,21 @@
 namespace lh {
 namespace {
 
-// A tensor that the graph asks for and the checkpoint does not have: the files are wrong, not the plugin.
-struct MissingTensor : Error {
-  explicit MissingTensor(const char* name)
-      : Error(Code::data, fmt::format("the checkpoint has no tensor '{}'", name)) {}
+// The files are wrong, not the plugin.
+struct WrongFiles : Error {
+  explicit WrongFiles(const std::string& text) : Error(Code::data, text) {}
 };
+
+// What an op says of integers where weights should be is about the file that they are from.
+void refuse_integers(const Graph& graph, const std::vector<Value>& inputs, const std::string& why) {
+  for (const Value in : inputs) {
+    if (!in || is_float(graph.desc(in).dtype) || !graph.params.contains(graph.info(in).name)) continue;
+    throw WrongFiles(fmt::format(
+        "tensor '{}' is {}, expected floating numbers: the file holds weights in a form that is not read here, or is "
+        "no file of this model ({})",
+        graph.info(in).name, graph.desc(in).text(), why));
+  }
+}
 
 // Runs `body` unless the graph already failed; a C++ exception becomes the graph's error.
 template <typename Body>
@@ -24,7 +34,7 @@ lh_status guarded(const lh_graph* handle, const char* function, Body body) {
     try {
       body(*g);
       return LH_OK;
-    } catch (const MissingTensor& e) {
+    } catch (const WrongFiles& e) {
       g->error = e;
     } catch (const std::bad_alloc&) {
       g->error.emplace(Code::resource, fmt::format("{}: the machine has no memory left", function));
@@ -66,7 +76,7 @@ lh_value param(lh_graph* handle, const char* name) {
     need(name, "param", "name");
     if (g.model == nullptr) fail(Code::plugin, "'{}': this graph has no checkpoint to take weights from", name);
     const Desc* weight = g.model->find(name);
-    if (weight == nullptr) throw MissingTensor(name);
+    if (weight == nullptr) throw WrongFiles(fmt::format("the checkpoint has no tensor '{}'", name));
     // Weights are kept in the type the host computes in; integers stay as they are.
     const DType dtype = is_float(weight->dtype) ? g.graph->compute : weight->dtype;
     v = g.graph->add_param(name, {dtype, weight->shape});
@@ -115,8 +125,13 @@ lh_status op(lh_graph* handle, const char* name, const lh_value* in, uint32_t n_
     if (n_out > 0) need(out, name, "its results");
     std::vector<Value> inputs;
     for (uint32_t i = 0; i < n_in; ++i) inputs.push_back(checked(g, in[i]));
-    const std::vector<Value> made =
-        g.graph->add(*def, std::move(inputs), std::move(checked_attributes), g.scopes.back());
+    std::vector<Value> made;
+    try {
+      made = g.graph->add(*def, inputs, std::move(checked_attributes), g.scopes.back());
+    } catch (const Error& error) {
+      refuse_integers(*g.graph, inputs, error.what());
+      throw;
+    }
     for (uint32_t i = 0; i < n_out; ++i) out[i] = {made[i].id};
   });
 }

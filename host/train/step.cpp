@@ -86,16 +86,19 @@ std::vector<size_t> TrainStep::gradient_nodes(const Adapters& adapters) const {
 
 double TrainStep::loss() const { return program_->output("loss").as<float>()[0]; }
 
-std::string find_non_finite(Device& device, TrainStep& step, const StepInputs& inputs) {
-  std::string found;
+FirstNonFinite find_non_finite(Device& device, TrainStep& step, const StepInputs& inputs) {
+  FirstNonFinite found;
+  const Graph& graph = step.train_graph().graph;
   step.run(inputs, [&](const Node& node, std::span<const lk_tensor> outputs) {
     for (const lk_tensor& t : outputs) {
-      if (!found.empty() || !is_float(static_cast<DType>(t.dtype)) || t.data == nullptr) continue;
+      if (!found.op.empty() || !is_float(static_cast<DType>(t.dtype)) || t.data == nullptr) continue;
       const HostTensor raw = device.download(t);
       HostTensor values(Desc{DType::f32, raw.desc.shape});
       convert(raw.desc.dtype, raw.data.data(), DType::f32, values.data.data(), raw.desc.shape.numel());
-      if (!std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); }))
-        found = step.train_graph().graph.describe(node);
+      if (std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); })) continue;
+      found.op = graph.describe(node);
+      for (const Value in : node.inputs)
+        if (in && graph.params.contains(graph.info(in).name)) found.weights.push_back(graph.info(in).name);
     }
   });
   return found;

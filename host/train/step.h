@@ -56,7 +56,11 @@ class TrainStep {
   std::unique_ptr<Program> program_;
 };
 
-// Finds the op that first gives a NaN or infinity when the step is run again; empty when there is none.
-std::string find_non_finite(Device& device, TrainStep& step, const StepInputs& inputs);
+// The op that first gives a NaN or infinity when the step is run again.
+struct FirstNonFinite {
+  std::string op;                    // empty: there is none
+  std::vector<std::string> weights;  // that it reads
+};
+FirstNonFinite find_non_finite(Device& device, TrainStep& step, const StepInputs& inputs);
 
 }  // namespace lh

@@ -228,15 +228,24 @@ void Trainer::enqueue(int64_t step) {
 }
 
 void Trainer::report_non_finite(int64_t step, const MicroBatch& batch, const std::string& what) {
-  std::string op;
-  const std::string here = batch.step != nullptr ? find_non_finite(p_.device, *batch.step, batch.inputs) : "";
-  for (const std::string& found : world_.gather(here))
-    if (op.empty()) op = found;
+  const FirstNonFinite here =
+      batch.step != nullptr ? find_non_finite(p_.device, *batch.step, batch.inputs) : FirstNonFinite{};
+  const auto first = [](const std::vector<std::string>& found) {
+    const auto said = std::ranges::find_if(found, [](const std::string& one) { return !one.empty(); });
+    return said == found.end() ? "" : *said;
+  };
+  const std::string op = first(world_.gather(here.op));
+  const std::string damage = first(world_.gather(p_.model.checkpoint().damage_in(here.weights)));
+  if (!damage.empty())
+    fail(Code::data, "step {}: {} is not finite; nothing of this step was applied.\n  {}", step + 1, what, damage);
   fail(
       Code::numeric,
       "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
-      "checkpoint is untouched. Try a lower train.lr, or train.dtype: bf16 or fp32",
-      step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op);
+      "checkpoint is untouched. Try a lower train.lr{}",
+      step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op,
+      p_.compute == DType::f16    ? ", or train.dtype: bf16 or fp32"
+      : p_.compute == DType::bf16 ? ", or train.dtype: fp32"
+                                  : "");
 }
 
 double Trainer::collect(int64_t step) {
