@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/lora_seal.h"
+#include "io/record.h"
 #include "io/synthetic.h"
 #include "io/weight_files.h"
 #include "plugin/inspect_checkpoint.h"
@@ -14,7 +16,9 @@ namespace lh::test::inspect_test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 const ComponentReport& part_of(const CheckpointReport& report, const char* name) {
   const auto found = std::ranges::find(report.components, name, &ComponentReport::name);
@@ -176,6 +180,23 @@ TEST(Inspect, AFolderOfSingleFilesIsNoModel) {
   const HostResult result = run_host({"inspect", toy_folder().string()});
   EXPECT_EQ(result.code, 3) << result.output;
   EXPECT_THAT(result.output, HasSubstr("Give one of them: ae.safetensors, clip_l.safetensors, flux_toy.safetensors"));
+}
+
+// Its tensors are named as those of a LoRA, with the optimizer's numbers among them.
+TEST(Inspect, ATrainingStateIsNoLora) {
+  const TempDir dir;
+  const fs::path path = dir / "000000004.safetensors";
+  const HostTensor down = counting({2, 4}), up = counting({4, 2});
+  write_record(path, {"state/1", "4"},
+               {{"m/a.lora_down.weight", down.desc, down.data.data()}, {"m/a.lora_up.weight", up.desc, up.data.data()}},
+               {});
+  EXPECT_THAT(error_of([&] { check_lora_seal(*FileCache().open(path)); }), HasSubstr("not a LoRA: it is a training"));
+  const HostResult shown = run_host({"inspect", path.string()});
+  EXPECT_EQ(shown.code, 0) << shown.output;
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("a training state of step 4, from which"), Not(HasSubstr("LoRA: "))));
+  const HostResult resized = run_host({"resize", path.string(), "--rank", "1", "--out", (dir / "x").string()});
+  EXPECT_EQ(resized.code, 3) << resized.output;
+  EXPECT_THAT(resized.output, HasSubstr("not a LoRA: it is a training state of step 4"));
 }
 
 TEST(Inspect, TheCommandPrintsIt) {

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "io/foreign_lora.h"
+#include "io/record.h"
 #include "plugin/inspect_checkpoint.h"
 #include "plugin/published.h"
 
@@ -40,7 +41,8 @@ int run_inspect(const Options& options) {
     return 0;
   }
   fmt::print("{}", inspect(options.input, models));
-  if (!lora) fmt::print("{}", report_text(inspect_checkpoint(registry, options.input)));
+  if (!lora && (!file || words_of_record(*weights).empty()))
+    fmt::print("{}", report_text(inspect_checkpoint(registry, options.input)));
   return 0;
 }
 

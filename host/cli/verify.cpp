@@ -20,8 +20,7 @@ int run_verify(const Options& options) {
   const Model model(registry, options.config.model, options.config.plugin);
   const LoraFile lora = read_lora(options.input);
   const std::shared_ptr<const ForeignLora> foreign = plugin_lora(registry, *lora.file);
-  if (!foreign && !is_lora(*lora.file))
-    fail(Code::data, "{}: not a LoRA: none of its tensors is part of a known kind of adapter", options.input.string());
+  if (!foreign && !is_lora(*lora.file)) refuse_no_lora(*lora.file);
   const VerifyReport report =
       verify_lora(lora, model.spec(), model.checkpoint().weights(), options.programs, foreign.get());
   if (options.json)

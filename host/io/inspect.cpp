@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "io/foreign_lora.h"
 #include "io/lora_inspect.h"
+#include "io/record.h"
 #include "io/weight_files.h"
 #include "io/weight_names.h"
 
@@ -73,6 +74,7 @@ std::string inspect(const fs::path& path, const std::vector<ModelNames>& models)
   if (!fs::is_directory(path)) {
     const FilePtr file = cache.open(path);
     std::string out = fmt::format("{}\n", path.string()) + summary({file});
+    if (const std::string record = words_of_record(*file); !record.empty()) out += fmt::format("  {}\n", record);
     if (is_lora(*file) || is_foreign(*file)) out += lora_text(read_lora(path), models);
     return out + metadata_text(file->metadata());
   }

@@ -49,11 +49,7 @@ std::string misfit(const LoraEntry& entry, const LoraPlace& place, const std::ma
 LoraMatches match_lora(const LoraFile& file, const LoraNameTable& names, const std::map<std::string, Desc>& weights,
                        Unmatched unmatched) {
   const std::string path = file.file->path().string();
-  if (!is_lora(*file.file))
-    fail(Code::data,
-         "{}: not a LoRA: none of its {} tensors (the first is {}) is part of a known kind of adapter. Is it a model? "
-         "Give that with --model",
-         path, file.file->tensors().size(), file.file->tensors().empty() ? "missing" : file.file->tensors()[0].name);
+  if (!is_lora(*file.file)) refuse_no_lora(*file.file);
   std::vector<LoraProblem> problems = file.problems, strangers;
   std::map<std::string, int64_t> absent;  // modules, by encoder that is not there
   LoraMatches found;

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "io/lora_scale.h"
+#include "io/record.h"
 
 namespace lh {
 namespace {
@@ -242,10 +243,19 @@ std::string listed(const std::vector<LoraProblem>& problems) {
 }
 
 bool is_lora(const WeightFile& file) {
-  return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
-    const auto key = split_lora_key(tensor.name);
-    return key && key->part != alpha && key->part != unsupported;
-  });
+  return words_of_record(file).empty() && std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
+           const auto key = split_lora_key(tensor.name);
+           return key && key->part != alpha && key->part != unsupported;
+         });
+}
+
+void refuse_no_lora(const WeightFile& file) {
+  const std::string path = file.path().string(), record = words_of_record(file);
+  if (!record.empty()) fail(Code::data, "{}: not a LoRA: it is {}", path, record);
+  fail(Code::data,
+       "{}: not a LoRA: none of its {} tensors (the first is {}) is part of a known kind of adapter. Is it a model? "
+       "Give that with --model",
+       path, file.tensors().size(), file.tensors().empty() ? "missing" : file.tensors()[0].name);
 }
 
 LoraFile read_lora(const std::filesystem::path& path) {

@@ -15,6 +15,9 @@ namespace lh {
 enum class LoraKind { lora, loha, lokr, full };
 std::string_view lora_kind_name(LoraKind kind);  // "LoRA", "LoHa", ...
 
+// Throws lh::Error(Code::data), which says what a file that is no LoRA may be.
+[[noreturn]] void refuse_no_lora(const WeightFile& file);
+
 struct LoraTensor {
   const StoredTensor* stored = nullptr;
   std::string_view family;

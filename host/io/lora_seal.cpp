@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "io/lora_read.h"
+#include "io/record.h"
 
 namespace lh {
 namespace {
@@ -44,6 +46,7 @@ void seal_lora(const std::vector<TensorToWrite>& tensors, std::map<std::string, 
 }
 
 void check_lora_seal(const WeightFile& file) {
+  if (!words_of_record(file).empty()) refuse_no_lora(file);  // whose digest is another one
   const std::string digest = entry(file.metadata(), digest_entry), own = entry(file.metadata(), model_hash_entry);
   if (digest.empty()) return;
   if (own != entry(file.metadata(), sealed_hash_entry) && own == hash_of(file, "")) return;

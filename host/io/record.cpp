@@ -95,6 +95,17 @@ HostTensor Record::read(const std::string& name) const {
   return values;
 }
 
+std::string words_of_record(const WeightFile& file) {
+  const auto kind = file.metadata().find(kind_entry), key = file.metadata().find(key_entry);
+  if (kind == file.metadata().end() || key == file.metadata().end()) return {};
+  return kind->second.starts_with("state/")
+             ? fmt::format(
+                   "a training state of step {}, from which a run goes on with --resume. The LoRA of that step "
+                   "is the file with this number in the folder above",
+                   key->second)
+             : std::string("an entry of a run's cache of encoded images and texts");
+}
+
 Record read_record(const std::filesystem::path& path, const RecordId& id) {
   NamedTensors tensors;
   Record record = check_sealed(

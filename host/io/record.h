@@ -45,6 +45,9 @@ struct Record {
   HostTensor read(const std::string& name) const;
 };
 
+// What a file is that is a record, as a part of a sentence: "a training state of step 200, ..."; empty: it is none.
+std::string words_of_record(const WeightFile& file);
+
 // Reads all of it. Throws only where memory ends.
 Record read_record(const std::filesystem::path& path, const RecordId& id);
 // Likewise, and keeps none of the tensors: each is shown to `look`, before it is known whether the record is whole.

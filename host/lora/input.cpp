@@ -25,8 +25,7 @@ constexpr std::array kohya_kind{"ss_network_module", "ss_network_args"};
 LoraFile open_lora(const std::filesystem::path& path) {
   LoraFile file = read_lora(path);
   const bool foreign = is_foreign(*file.file);
-  if (!foreign && !is_lora(*file.file))
-    fail(Code::data, "{}: not a LoRA: none of its tensors is part of a known kind of adapter", path.string());
+  if (!foreign && !is_lora(*file.file)) refuse_no_lora(*file.file);
   if (!foreign && !file.problems.empty())
     fail(Code::data, "{}: {} of its keys are not understood:{}\nlora-host verify FILE --model MODEL says what they are",
          path.string(), file.problems.size(), listed(file.problems));

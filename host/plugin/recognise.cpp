@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "io/lora_read.h"
+#include "io/record.h"
 #include "io/weight_names.h"
 
 namespace lh {
@@ -82,8 +83,13 @@ std::vector<FoundComponent> parts_at(const Registry& registry, const fs::path& p
 }
 
 std::string what_it_is(const Registry& registry, const fs::path& path) {
-  if (!fs::is_directory(path) && is_lora(*open_weight_file(path)))
-    return "\n  It is a LoRA file. model.name_or_path is the model that it was trained on; the LoRA goes with --lora";
+  if (!fs::is_directory(path)) {
+    const FilePtr file = open_weight_file(path);
+    if (const std::string record = words_of_record(*file); !record.empty()) return "\n  It is " + record;
+    if (file->tensors().empty()) return "\n  It holds no tensors at all";
+    if (is_lora(*file))
+      return "\n  It is a LoRA file. model.name_or_path is the model that it was trained on; the LoRA goes with --lora";
+  }
   std::string lines;
   for (const FoundComponent& part : parts_at(registry, path))
     lines += fmt::format("\n  It holds {} of {}: give it as model.{}", part.component, fmt::join(part.plugins, ", "),
