@@ -181,6 +181,18 @@ const WrongModel wrongs[] = {
      },
      "vae:decoder.up_blocks.1.conv.conv.weight: expected 2, 4 or 8 times the channels of "
      "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight, 16, as rows, found 96"},
+    {"vae_part_without_rows",
+     [](Shapes& s) {
+       add_ltx2_vae(s, "vae:", small_ltx2_vae);
+       set(s, "vae:encoder.down_blocks.1.conv.conv.weight", {0, 8, 3, 3, 3});
+     },
+     "vae:encoder.down_blocks.1.conv.conv.weight: expected shape [*, 8, 3, 3, 3], found [0, 8, 3, 3, 3]"},
+    {"vae_part_of_one_number",
+     [](Shapes& s) {
+       add_ltx2_vae(s, "vae:", small_ltx2_vae);
+       set(s, "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight", {});
+     },
+     "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight: expected at least 1 axes, found shape []"},
     {"vae_told_a_timestep",
      [](Shapes& s) {
        add_ltx2_vae(s, "vae:", small_ltx2_vae);

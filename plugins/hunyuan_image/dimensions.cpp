@@ -11,7 +11,7 @@ using lora_host::Weights;
 
 Dimensions read_dimensions(const Weights& w) {
   Dimensions dims;
-  const int64_t h = dims.hidden = w.require("img_in.proj.weight")[0];
+  const int64_t h = dims.hidden = w.extent("img_in.proj.weight", 0);
   if (h < 1 || h % Dimensions::head_dim != 0)
     throw Failure(LH_E_MODEL,
                   "img_in.proj.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));

@@ -74,7 +74,7 @@ Value side_by_side(Graph& g, const std::vector<Value>& states) {
 
 Value projected(Graph& g, std::vector<Value> states, Value mask) {
   const bool tokens = by_token(g.weights());
-  const int64_t width = g.shape(states[0])[2], made = g.weights().require(projection + ".weight")[0];
+  const int64_t width = g.shape(states[0])[2], made = g.weights().extent(projection + ".weight", 0);
   const double scale = tokens ? std::sqrt(static_cast<double>(made) / static_cast<double>(width)) : 1;
   for (Value& state : states)
     state = tokens ? g.mul(g.affine(g.rms_norm(state, eps), scale), g.cast(mask, LH_FLOAT))

@@ -32,7 +32,7 @@ class PatchStatistics {
     for (const char* key : {mean_key, variance_key}) weights.require(prefix + key, {channels});
   }
   static int64_t channels(const Weights& weights, const std::string& prefix) {
-    return weights.require(prefix + mean_key)[0];
+    return weights.extent(prefix + mean_key, 0);
   }
 
   Value normalised(Value x) const { return scaled(g_.sub(x, mean_)); }  // f32 [N, h, w, C]

@@ -185,7 +185,7 @@ class HunyuanVideoLatentModel : public LatentModel {
     output_posterior(g, HunyuanVideoAutoencoder(g, "vae:").encode(video), hunyuan_video_latents);
   }
   void build_decode(Graph& g, const Sizes& sizes) const final {
-    const int64_t z = g.weights().require("vae:decoder.conv_in.conv.weight")[1];
+    const int64_t z = g.weights().extent("vae:decoder.conv_in.conv.weight", 1);
     Value latents = g.input("latents", {sizes["batch"], sizes["time"], sizes["height"], sizes["width"], z});
     g.output("image", HunyuanVideoAutoencoder(g, "vae:").decode(g.affine(latents, 1.0 / hunyuan_video_latents.scale)));
   }

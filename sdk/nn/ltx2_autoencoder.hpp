@@ -50,7 +50,7 @@ inline std::vector<Ltx2Part> ltx2_parts(const Weights& w, const std::string& sid
       const bool up = side.ends_with("up_blocks.");
       const int64_t made = w.require(ltx2_conv(part.name + ".conv"), {-1, channels, 3, 3, 3})[0];
       const std::string behind = ltx2_conv(side + std::to_string(i + 1) + ".res_blocks.0.conv1");
-      part.next = channels = w.require(behind)[0];
+      part.next = channels = w.extent(behind, 0);
       const int64_t places = up ? made / part.next : part.next / made;
       part.time = places == 2 || places == 8 ? 2 : 1;
       part.side = places == 4 || places == 8 ? 2 : 1;
@@ -75,14 +75,14 @@ class Ltx2Autoencoder {
   // video -> [N, t, h, w, z + 1]: means, and one log-variance for all
   Value encode(Value x) {
     const std::vector<Ltx2Part> down =
-        ltx2_parts(w_, encoder_ + "down_blocks.", w_.require(ltx2_conv(encoder_ + "conv_in"))[0]);
+        ltx2_parts(w_, encoder_ + "down_blocks.", w_.extent(ltx2_conv(encoder_ + "conv_in"), 0));
     return chunks_.each(x, frames_of_latent, [&](Value chunk) { return encode_chunk(chunk, down); });
   }
 
   // latents of the autoencoder -> video
   Value decode(Value z) {
     const std::vector<Ltx2Part> up =
-        ltx2_parts(w_, decoder_ + "up_blocks.", w_.require(ltx2_conv(decoder_ + "conv_in"))[0]);
+        ltx2_parts(w_, decoder_ + "up_blocks.", w_.extent(ltx2_conv(decoder_ + "conv_in"), 0));
     residual_ = reflect_ = up.size() < 9;  // LTX-2's; LTX-2.3 has a fourth part that changes the size
     Value x = look_around(z, decoder_ + "conv_in");
     for (const Ltx2Part& part : up) {
@@ -235,7 +235,7 @@ class Ltx2LatentModel : public LatentModel {
     output_posterior(g, moments, {mean, g.affine(mean, 0)});
   }
   void build_decode(Graph& g, const Sizes& sizes) const final {
-    const int64_t z = g.weights().require("vae:per_channel_statistics.mean-of-means")[0];
+    const int64_t z = g.weights().extent("vae:per_channel_statistics.mean-of-means", 0);
     Value latents = g.input("latents", {sizes["batch"], sizes["time"], sizes["height"], sizes["width"], z});
     Value x = g.add(g.mul(g.cast(latents, LH_F32), statistic(g, "std-of-means")), statistic(g, "mean-of-means"));
     g.output("image", Ltx2Autoencoder(g, "vae:").decode(g.cast(x, LH_FLOAT)));

@@ -84,7 +84,7 @@ class ShuffleAutoencoder : private Autoencoder {
 // whatever the decoder takes), and a change of size in each of `levels` but the last.
 inline void check_shuffle_autoencoder(const Weights& weights, const std::string& prefix, int64_t z, int64_t levels) {
   check_autoencoder(weights, prefix, z, levels);
-  z = weights.require(prefix + "decoder.conv_in.weight")[1];
+  z = weights.extent(prefix + "decoder.conv_in.weight", 1);
   const auto divides = [&](const std::string& tensor, int64_t channels, int64_t by) {
     if (by == 0 || channels % by != 0)
       throw Failure(LH_E_MODEL, prefix + tensor + ".weight: expected a multiple of " + std::to_string(by) +
@@ -99,8 +99,8 @@ inline void check_shuffle_autoencoder(const Weights& weights, const std::string&
     divides(up, wide[0], 4);
     divides(up, wide[0], wide[1]);
   }
-  divides("encoder.conv_out", weights.require(prefix + "encoder.conv_out.weight")[1], 2 * z);
-  divides("decoder.conv_in", weights.require(prefix + "decoder.conv_in.weight")[0], z);
+  divides("encoder.conv_out", weights.extent(prefix + "encoder.conv_out.weight", 1), 2 * z);
+  divides("decoder.conv_in", weights.extent(prefix + "decoder.conv_in.weight", 0), z);
 }
 
 // A model whose latents are this autoencoder's.

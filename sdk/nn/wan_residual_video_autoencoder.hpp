@@ -70,7 +70,7 @@ inline void check_wan_residual_video_autoencoder(const Weights& weights, const s
       if (!level.resamples || level.frames == 1) continue;
       ++found;
       const std::string& part = level.parts.back();
-      const int64_t width = weights.require(part + ".resample.1.weight")[1];
+      const int64_t width = weights.extent(part + ".resample.1.weight", 1);
       const int64_t made = side == "decoder.upsamples." ? 2 * width : width;
       weights.require(WanVideoAutoencoder::time_conv(part) + ".weight", {made, width, 3, 1, 1});
     }

@@ -95,7 +95,7 @@ inline void check_wan_video_autoencoder(const Weights& weights, const std::strin
     if (side == "encoder.downsamples.") std::ranges::reverse(parts);
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string module = WanVideoAutoencoder::time_conv(parts[i]);
-      const int64_t channels = weights.require(parts[i] + ".resample.1.weight")[1];
+      const int64_t channels = weights.extent(parts[i] + ".resample.1.weight", 1);
       const int64_t made = side == "decoder.upsamples." ? 2 * channels : channels;
       if (static_cast<int64_t>(i) < WanVideoAutoencoder::time_resamplings)
         weights.require(module + ".weight", {made, channels, 3, 1, 1});

@@ -46,12 +46,21 @@ class Weights {
     if (std::optional<Dims> dims = find(name)) return *dims;
     throw Failure(LH_E_MODEL, "missing tensor " + name);
   }
-  // ... with the given shape; -1 stands for any length.
+  // Length of an axis of it, which is not nothing.
+  int64_t extent(const std::string& name, size_t axis) const {
+    const Dims dims = require(name);
+    if (axis >= dims.size() || dims[axis] < 1)
+      throw Failure(LH_E_MODEL,
+                    name + ": expected at least " + std::to_string(axis + 1) + " axes, found shape " + dims_text(dims));
+    return dims[axis];
+  }
+  // ... with the given shape; -1 stands for any length but none.
   Dims require(const std::string& name, const Dims& expected) const {
     std::optional<Dims> found = find(name);
     if (!found) throw Failure(LH_E_MODEL, "missing tensor " + name + " " + dims_text(expected));
     bool fits = found->size() == expected.size();
-    for (size_t i = 0; fits && i < expected.size(); ++i) fits = expected[i] < 0 || expected[i] == (*found)[i];
+    for (size_t i = 0; fits && i < expected.size(); ++i)
+      fits = expected[i] < 0 ? (*found)[i] > 0 : expected[i] == (*found)[i];
     if (!fits)
       throw Failure(LH_E_MODEL, name + ": expected shape " + dims_text(expected) + ", found " + dims_text(*found));
     return *found;
