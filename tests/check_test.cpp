@@ -165,6 +165,16 @@ TEST(CheckDataset, Findings) {
   EXPECT_THAT(notes_of(check, "wide.png"), testing::Contains("odd shape: 300 x 100 pixels"));
 }
 
+// It is no empty one.
+TEST(CheckDataset, ACaptionThatCannotBeRead) {
+  Folder folder;
+  folder.add("a.png", picture(96, 80), "caf\xe9").add("b.png", encode_png(mirrored(test_picture(96, 80))));
+  const DatasetCheck check = check_dataset(folder.request());
+  EXPECT_THAT(check.problems, ElementsAre(HasSubstr("a.txt: byte 3")));
+  EXPECT_THAT(notes_of(check, "a.png"),
+              ElementsAre(AllOf(HasSubstr("no caption: caption "), HasSubstr("a.txt: byte 3"), HasSubstr("[stops]"))));
+}
+
 TEST(CheckDataset, PicturesThatAreThereTwice) {
   Folder folder;
   folder.add("a.png", picture(96, 96))

@@ -113,7 +113,9 @@ class Checker {
       if (seen.file.size.width * seen.file.size.height < resolution * resolution)
         too_large_[seen.file.path].insert(resolution);
     if (!seen.why_not.empty()) add(picture, Finding::unusable, seen.why_not, seen.stops);
-    if (!seen.captioned && config.default_caption.empty()) {
+    if (!seen.no_text.empty()) {
+      add(picture, Finding::no_caption, seen.no_text, true);
+    } else if (!seen.captioned && config.default_caption.empty()) {
       const bool stops = config.missing_captions == "error";
       add(picture, Finding::no_caption, stops ? "has no caption" : "has no caption, and is trained without", stops);
     } else if (!seen.captioned) {

@@ -33,6 +33,7 @@ struct Candidate {
   std::optional<SampleMask> mask;
   std::vector<std::string> texts;
   bool captioned = false;  // they are its own
+  std::string no_text;     // why they cannot be read
   bool animated = false;
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
@@ -66,10 +67,12 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
     try {
       candidate.texts = texts_of(image, config, list.texts);
     } catch (const Error& error) {
-      problems.push_back(error.what());
-      candidate.texts.emplace_back();
+      candidate.no_text = error.what();
     } catch (const fs::filesystem_error& error) {
-      problems.push_back(fmt::format("caption {}: {}", caption_file(image, config).string(), error.code().message()));
+      candidate.no_text = fmt::format("caption {}: {}", caption_file(image, config).string(), error.code().message());
+    }
+    if (!candidate.no_text.empty()) {
+      problems.push_back(candidate.no_text);
       candidate.texts.emplace_back();
     }
     candidate.captioned = !candidate.texts.empty();
@@ -263,6 +266,7 @@ void note(const std::vector<Candidate>& candidates, const DatasetConfig& config,
                                .file = c.file,
                                .texts = c.texts,
                                .captioned = c.captioned,
+                               .no_text = c.no_text,
                                .why_not = c.unreadable.empty() ? c.corrupt : c.unreadable,
                                .stops = !c.unreadable.empty() || (config.strict && !c.corrupt.empty())});
 }

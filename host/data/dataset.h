@@ -166,6 +166,7 @@ struct DatasetSurvey {
     ImageFile file;
     std::vector<std::string> texts;
     bool captioned = false;  // the texts are its own, no default
+    std::string no_text;     // why its caption cannot be read; empty: it can, or there is none
     std::string why_not;     // it is trained on; empty: it is
     bool stops = false;      // for that the training is refused
   };
