@@ -18,7 +18,7 @@ class ReadAhead {
   std::vector<Image> take(size_t index);
 
  private:
-  void start(size_t index);
+  void start(size_t index, std::launch how);
 
   const std::vector<const ImageCut*>& cuts_;
   std::mutex of_videos_;  // whose clips share what is decoded
