@@ -1,4 +1,5 @@
 // The command line: what each call means, and the answer to a wrong one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -225,6 +226,9 @@ TEST_F(Cli, HelpAndVersionArePrinted) {
 
 TEST_F(Cli, MistakesAreNamed) {
   EXPECT_EQ(error_of({"trian"}), "unknown command trian. Did you mean train?");
+  EXPECT_EQ(error_of({config_.c_str()}),
+            fmt::format("unknown command {0}. To train what it describes: --config {0}", config_));
+  EXPECT_THAT(error_of({"train", config_.c_str()}), HasSubstr("Did you mean --config " + config_ + "?"));
   EXPECT_THAT(error_of({"train", "--model", model_.c_str(), "--dataset", "d", "--rnak", "3"}),
               HasSubstr("--rnak. Did you mean --rank?"));
   EXPECT_EQ(error_of({"train", "--model", model_.c_str(), "--dataset", "d", "--rank", "0", "--lr", "x"}),

@@ -221,6 +221,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"train: {optimizer_params: {betas: {first: 0.9}}}\n",
                 "c.yaml:3:35: train.optimizer_params: betas: expected a value or a list, found a mapping"},
         Mistake{"device: gpu\n", "c.yaml:3:9: device: must be cpu, cuda or cuda:N, found gpu"},
+        Mistake{"train: {steps: \"1\\n\\e[2J\"}\n",
+                "c.yaml:3:16: train.steps: expected an integer, found the text \"1\\n\\x1b[2J\""},
+        Mistake{"train: {steps: \""
+                "1234567890123456789012345678901234567890123456789012345\xC3\xA4\xC3\xA4\xC3\xA4"
+                "\"}\n",
+                "c.yaml:3:16: train.steps: expected an integer, found the text "
+                "\"1234567890123456789012345678901234567890123456789012345\xC3\xA4...\""},
         Mistake{"name: a/b\n", "c.yaml:3:7: name: must be a file name without slashes, found a/b"},
         Mistake{
             "training_folder: ${HOME}/x\n",

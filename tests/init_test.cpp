@@ -67,7 +67,7 @@ TEST(StartingPoint, LooksAtTheImages) {
   DatasetConfig dataset;
   dataset.folder_path = folder.path();
   const DataLook look = look_at_data(dataset);
-  EXPECT_EQ(look.images, 3);
+  EXPECT_EQ(look.images, 2);  // that can be read
   EXPECT_EQ(look.captioned, 1);
   EXPECT_EQ(look.side, 173);  // of 300 x 100: the later of two in the middle
   dataset.folder_path = "/nowhere";
@@ -249,6 +249,18 @@ TEST_F(Init, SaysWhatIsMissing) {
   EXPECT_THAT(init({"--from", "x", "--for", "style"}).output, HasSubstr("leave the others out"));
 }
 
+// What is written has to be read again.
+TEST_F(Init, APathThatNoConfigurationCanHave) {
+  const fs::path folder = dir_ / "caf\xe9";
+  fs::create_directory(folder);
+  fs::copy_file(photos / "cat_01.jpg", folder / "a.jpg");
+  const HostResult result = init({"--model", "flux", "--models", toy_folder().string(), "--dataset", folder.string(),
+                                  "--for", "style", "--device", "cpu"});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("is not valid UTF-8"));
+  EXPECT_FALSE(fs::exists(out()));
+}
+
 // The same run, in our keys: what the other program has otherwise where its file says nothing is written out.
 TEST_F(Init, ConvertsFilesOfOtherPrograms) {
   const fs::path job = dir_ / "job.yaml", toml = dir_ / "training.toml", data = dir_ / "data.toml";
@@ -280,6 +292,8 @@ TEST_F(Init, ConvertsFilesOfOtherPrograms) {
     const HostResult result = init(arguments);
     ASSERT_EQ(result.code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr(row.told));
+    const bool one_file = row.arguments.size() == 2;
+    EXPECT_TRUE(!one_file || result.output.find(row.told) == result.output.rfind(row.told)) << result.output;
     Config meant = row.meant;
     meant.notes.clear();
     EXPECT_EQ(to_yaml(load_config(out())), to_yaml(meant)) << get(out());

@@ -106,6 +106,7 @@ TEST(PlanCommand, RefusesWhatItDoesNotUnderstand) {
     const HostResult result = run_host(command);
     EXPECT_EQ(result.code, 2) << result.output;
     EXPECT_TRUE(std::regex_search(result.output, std::regex(text))) << result.output;
+    EXPECT_THAT(result.output, testing::Not(HasSubstr("times are predicted")));  // nothing was begun
   }
 }
 

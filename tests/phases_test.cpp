@@ -324,6 +324,12 @@ TEST(Ctl, WhatIsSetIsRepeatedAfterAKillAndByReplay) {
   EXPECT_FALSE(lora_of(plain) == lora_of(run)) << "the changes changed nothing";
 }
 
+TEST(Ctl, WordsThatAreNoText) {
+  const HostResult result = run_host({"ctl", "/nowhere", "sample", "caf\xe9"});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("ctl sample: byte 3 (0xe9) of caf\xe9 is not valid UTF-8"));
+}
+
 TEST(Ctl, MistakesAreAnsweredAndTheRunGoesOn) {
   ToyRun run;
   run.set("steps", "30").set("save_every", "0");

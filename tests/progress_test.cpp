@@ -38,6 +38,11 @@ TEST(Progress, LineFitsTheTerminal) {
   EXPECT_THAT(progress_line(sample_state(), 200), HasSubstr("mem 812 MiB"));
   EXPECT_EQ(progress_line(sample_state(), 79),
             "dog  43% 129/300 [00:41<00:54, 3.1 it/s] loss 0.512 lr 1.0e-04 mem 812 MiB");
+  // Of narrow ones the loss is the last to go, and whole.
+  EXPECT_EQ(progress_line(sample_state(), 60), "dog  43% 129/300 <00:54 loss 0.512 lr 1.0e-04 mem 812 MiB");
+  EXPECT_EQ(progress_line(sample_state(), 50), "dog  43% 129/300 <00:54 loss 0.512 lr 1.0e-04");
+  EXPECT_EQ(progress_line(sample_state(), 39), "dog  43% 129/300 <00:54 loss 0.512");
+  EXPECT_EQ(progress_line(sample_state(), 30), "dog  43% 129/300 <00:54");
 }
 
 TEST(Progress, CutsBetweenCharacters) {
@@ -77,6 +82,22 @@ TEST(Progress, PlainLinesAreFewAndTheLastIsWritten) {
   EXPECT_THAT(text, HasSubstr("1/100"));
   EXPECT_THAT(text, HasSubstr("100%|##########| 100/100"));
   EXPECT_THAT(text, HasSubstr("loss 0.500 lr 1.0e-04\n"));
+}
+
+TEST(Progress, APlainLineIsWrittenOnce) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    Progress progress("one", 1, 0, {.fd = ends[1], .plain_interval = 1000});
+    progress.update(1, "");
+  }
+  close(ends[1]);
+  std::string text(4096, '\0');
+  const ssize_t size = read(ends[0], text.data(), text.size());
+  close(ends[0]);
+  ASSERT_GT(size, 0);
+  text.resize(static_cast<size_t>(size));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
 }
 
 TEST(Progress, SurvivesAClosedTarget) {

@@ -95,7 +95,7 @@ TEST(FactChanges, WhatMayChangeAndWhatCannot) {
            {"plugin flux", "1", "2", "plugin flux: the saved run has 1, this one 2", true},
            {"network.linear", "16", "8", "network.linear: the saved run has 16, this one 8", false},
            {"network.network_kwargs", digest.c_str(), other.c_str(),
-            "network.network_kwargs: the saved run has other trained layers or tensors", false},
+            "network: the saved run has other trained layers or tensors", false},
            {"model", digest.c_str(), other.c_str(), "model: the saved run has another file", false},
            {"tokenizer of t5", digest.c_str(), other.c_str(), "tokenizer of t5: the saved run has another file", false},
            {"network.pretrained_lora_path", digest.c_str(), "none",
@@ -106,6 +106,11 @@ TEST(FactChanges, WhatMayChangeAndWhatCannot) {
     EXPECT_EQ(changes[0].text, row.text);
     EXPECT_EQ(changes[0].may, row.may) << row.key;
   }
+  // Another rank has other tensors: that is said once, and not as a key that nobody touched.
+  const Facts rank{{"network.linear", "16"}, {"network.network_kwargs", digest}};
+  EXPECT_EQ(changed_facts(rank, {{"network.linear", "8"}, {"network.network_kwargs", other}}).size(), 1u);
+  const Facts dropout{{"network.dropout", "0"}, {"network.network_kwargs", digest}};
+  EXPECT_EQ(changed_facts(dropout, {{"network.dropout", "0.1"}, {"network.network_kwargs", other}}).size(), 2u);
   EXPECT_TRUE(changed_facts({{"model", "a"}, {"gone", "b"}}, {{"model", "a"}}).empty());
   EXPECT_EQ(changed_facts({}, {{"train.seed", "1"}}).at(0).text,
             "train.seed: the saved run has (not recorded), this one 1");

@@ -11,6 +11,7 @@
 #include "cli/define.h"
 #include "config/nearest.h"
 #include "core/error.h"
+#include "core/lower.h"
 
 namespace lh {
 namespace {
@@ -29,6 +30,14 @@ size_t place_of_command(const std::vector<std::string>& args) {
   return at;
 }
 
+// A file that is there, named as configurations are.
+bool is_configuration(const std::string& word) {
+  const std::string end = lower(std::filesystem::path(word).extension().string());
+  std::error_code none;
+  return (end == ".yaml" || end == ".yml" || end == ".toml" || end == ".json") &&
+         std::filesystem::is_regular_file(word, none);
+}
+
 // The command line with the command spelled out: "lora-host --config x" is "lora-host train --config x".
 std::vector<std::string> with_command(int argc, const char* const* argv) {
   std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
@@ -39,6 +48,8 @@ std::vector<std::string> with_command(int argc, const char* const* argv) {
   }
   if (const std::string& word = args[at]; !word.starts_with('-')) {
     if (std::ranges::find(commands, word) != std::end(commands)) return args;
+    if (is_configuration(word))
+      fail(Code::config, "unknown command {}. To train what it describes: --config {}", word, word);
     const std::string near = nearest_of(word, commands);
     fail(Code::config, "unknown command {}. {}", word,
          near.empty() ? fmt::format("Known: {}", fmt::join(commands, ", ")) : fmt::format("Did you mean {}?", near));
@@ -105,7 +116,8 @@ Arguments parse_arguments(int argc, const char* const* argv, const std::vector<P
     return raw;
   } catch (const CLI::ExtrasError&) {
     const std::string word = app.remaining(true).empty() ? "" : app.remaining(true)[0];
-    fail(Code::config, "unknown argument {}.{} See lora-host {} --help", word, suggestion(word, *command()),
+    fail(Code::config, "unknown argument {}.{} See lora-host {} --help", word,
+         is_configuration(word) ? fmt::format(" Did you mean --config {}?", word) : suggestion(word, *command()),
          command() == &app ? "" : command()->get_name());
   } catch (const CLI::ParseError& error) {
     fail(Code::config, "{}. See lora-host {} --help", error.what(), command() == &app ? "" : command()->get_name());

@@ -8,6 +8,7 @@
 #include "config/nearest.h"
 #include "config/run_settings.h"
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace lh {
 namespace {
@@ -27,6 +28,10 @@ int run_ctl(const Options& options) {
   if ((request.command == "set" || request.command == "sample") == request.arguments.empty())
     fail(Code::config, "ctl {}: {}. See lora-host ctl --help", request.command,
          request.arguments.empty() ? "expected what with" : "takes no arguments, found " + request.arguments.front());
+  for (const std::string& argument : request.arguments)
+    if (const auto bad = invalid_utf8(argument))
+      fail(Code::config, "ctl {}: byte {} (0x{:02x}) of {} is not valid UTF-8: write it in another way",
+           request.command, *bad, static_cast<unsigned char>(argument[*bad]), argument);
   const ControlAnswer answer = ask_run(options.input, request);
   if (answer.status != 0) throw Error(static_cast<Code>(answer.status), answer.text);
   fmt::print("{}\n", answer.text);

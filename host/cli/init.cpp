@@ -12,6 +12,7 @@
 #include "config/dtype.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "data/further_images.h"
 #include "encode/try_model.h"
 #include "io/file.h"
@@ -46,7 +47,14 @@ std::optional<Card> card_for(const Options& options, lk_products products = LK_P
         Code::config,
         "init: this lora-host has no CUDA backend (lora-host-cuda), so it cannot ask the card. Say what memory it has: "
         "--vram 24, or which it is: --vram \"rtx 4070\"");
-  const lk_device_info info = Device(options.config.device, false).info();
+  lk_device_info info{};
+  try {
+    info = Device(options.config.device, false).info();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}. For a card that is not here say what memory it has: --vram 24, or which "
+                                          "it is: --vram \"rtx 4070\"",
+                                          error.what()));
+  }
   const std::string memory = fmt::format("{:.1f} GB", static_cast<double>(info.memory_total) / 0x1p30);
   if (!is_card(info.name)) return card_of(memory, products);
   Card card = card_of(info.name, products);
@@ -93,6 +101,11 @@ void check(const Options& options, const Config& made) {
 }
 
 void publish(const Options& options, const std::string& text) {
+  if (invalid_utf8(text))
+    fail(Code::config,
+         "init: a path or text that belongs into {} is not valid UTF-8, which a configuration has to be: rename the "
+         "file or folder",
+         options.output.string());
   publish_text(options.output, text);
   fmt::print("{}\n", options.output.string());
 }
@@ -104,7 +117,6 @@ int convert(const Options& options) {
       fmt::format("# Made of {} by lora-host init. All keys: docs/config.md\n", options.init.from.string());
   text += to_yaml(config, KeyComments{});
   publish(options, text);
-  for (const std::string& note : config.notes) fmt::print("  {}\n", note);
   fmt::print("check it: lora-host train --config {} --dry-run\n", options.output.string());
   return 0;
 }

@@ -16,14 +16,15 @@
 namespace lh {
 namespace {
 
-std::vector<int64_t> budgets_of(const Options& options, int64_t usual) {
+// Those that are asked for.
+std::vector<int64_t> budgets_of(const Options& options) {
   std::vector<int64_t> budgets;
   for (const std::string& text : options.budgets) {
     const std::optional<int64_t> size = size_of(text);
     if (!size) fail(Code::config, "--budget: expected sizes such as 24,16,12 (GiB) or 11.5GiB, found {}", text);
     budgets.push_back(*size);
   }
-  return budgets.empty() ? budgets_around(usual) : budgets;
+  return budgets;
 }
 
 // A line of advice where the base could be kept smaller: nothing is done about it unless the user says so.
@@ -40,13 +41,13 @@ void show(MemoryPlanner& planner, const Config& config, const Options& options, 
   fmt::print("rates      {}: {}\n", on, rates_text(rates));
   fmt::print("step       {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
              text_of(planner.shape().bucket), config.train.batch_size, planner.blocks());
-  fmt::print("{}{}", memory_table(planner, budgets_of(options, usual)), smaller_base(config));
+  const std::vector<int64_t> budgets = budgets_of(options);
+  fmt::print("{}{}", memory_table(planner, budgets.empty() ? budgets_around(usual) : budgets), smaller_base(config));
 }
 
-}  // namespace
-
-int run_plan(const Options& options) {
+int plan(const Options& options) {
   Config config = options.config;
+  (void)budgets_of(options);  // before the model is looked at
   const bool gpu_here = config.device != "cpu" && lk_backend_available(LK_CUDA) != 0;
   if (config.device != "cpu" && options.card.empty() && !gpu_here)
     fail(Code::config,
@@ -89,6 +90,20 @@ int run_plan(const Options& options) {
   show(prepared.memory_planner(rates), config, options, card ? card->name : prepared.device.info().name,
        usual(prepared.device), rates);
   return 0;
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  try {
+    return plan(options);
+  } catch (const Error& error) {
+    const bool no_gpu =
+        error.code() == Code::no_driver || error.code() == Code::old_driver || error.code() == Code::library;
+    if (!no_gpu || !options.card.empty()) throw;
+    throw Error(error.code(),
+                fmt::format("{}. For a card that is not here name it: --card \"rtx 4070\"", error.what()));
+  }
 }
 
 }  // namespace lh

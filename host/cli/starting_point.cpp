@@ -88,9 +88,6 @@ DataLook look_at_data(DatasetConfig dataset) {
   DataLook look;
   std::vector<int64_t> pixels;
   for (const std::filesystem::path& path : list.images) {
-    ++look.images;
-    std::error_code error;
-    look.captioned += std::filesystem::exists(caption_file(path, dataset), error);
     try {
       const VideoInfo info = videos ? video_info(path) : VideoInfo{.size = image_size(path)};
       pixels.push_back(info.size.width * info.size.height);
@@ -98,6 +95,9 @@ DataLook look_at_data(DatasetConfig dataset) {
     } catch (const Error&) {
       continue;  // `check` and the run say what is wrong with it
     }
+    ++look.images;
+    std::error_code error;
+    look.captioned += std::filesystem::exists(caption_file(path, dataset), error);
   }
   if (pixels.empty())
     fail(Code::data, "dataset {0}: no {1} can be read: lora-host check {0}{2} says why", dataset.folder_path.string(),

@@ -238,11 +238,32 @@ Node parse(const std::string& text, std::vector<Problem>& problems) {
   return std::move(builder.root);
 }
 
+namespace {
+
+// The beginning of a text, whole characters of it, on one line.
+std::string one_line(std::string_view text) {
+  constexpr size_t most = 60;
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (shown.size() >= most - 3 && text.size() > most && (byte & 0xC0) != 0x80) return shown + "...";
+    if (c == '\n')
+      shown += "\\n";
+    else if (byte < 0x20 || byte == 0x7F)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += c;
+  }
+  return shown;
+}
+
+}  // namespace
+
 std::string describe(const Node& node) {
   if (node.kind == Kind::null) return "nothing";
   if (node.kind == Kind::list) return "a list";
   if (node.kind == Kind::map) return "a mapping";
-  const std::string shown = node.text.size() > 60 ? node.text.substr(0, 57) + "..." : node.text;
+  const std::string shown = one_line(node.text);
   return node.quoted ? fmt::format("the text \"{}\"", shown) : shown;
 }
 

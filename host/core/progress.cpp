@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <mutex>
 
@@ -29,6 +31,7 @@ int64_t terminal_width(int fd) {
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return;
     text.remove_prefix(static_cast<size_t>(wrote));
   }
@@ -58,6 +61,21 @@ int64_t columns_of(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
+// Those that fit, each with a space before it. A detail begins with a word in small letters: "loss 0.512 lr 1.0e-04".
+std::string leading_details(const std::string& details, int64_t columns) {
+  std::string fit;
+  for (size_t at = 0; at < details.size();) {
+    size_t end = details.find(' ', at);
+    while (end != details.npos && std::islower(static_cast<unsigned char>(details[end + 1])) == 0)
+      end = details.find(' ', end + 1);
+    std::string next = fit + " " + details.substr(at, end - at);
+    if (columns_of(next) > columns) return fit;
+    fit = std::move(next);
+    at = end == details.npos ? end : end + 1;
+  }
+  return fit;
+}
+
 }  // namespace
 
 std::string clock_text(double seconds) {
@@ -80,12 +98,15 @@ std::string progress_line(const ProgressState& state, int64_t width) {
   const double speed = state.seconds > 0 ? static_cast<double>(state.done - state.first) / state.seconds : 0;
   const double left = speed > 0 ? static_cast<double>(state.total - state.done) / speed : -1;
   const std::string front = fmt::format("{}{:4}%", state.name, static_cast<int>(part * 100));
-  std::string back = fmt::format(" {}/{} [{}<{}, {}]", state.done, state.total, clock_text(state.seconds),
-                                 clock_text(left), speed_text(speed));
+  const std::string count = fmt::format(" {}/{}", state.done, state.total);
+  std::string back =
+      fmt::format("{} [{}<{}, {}]", count, clock_text(state.seconds), clock_text(left), speed_text(speed));
   if (!state.details.empty()) back += " " + state.details;
   const int64_t room = width > 0 ? std::min(width - columns_of(front) - columns_of(back) - 2, longest_bar) : 10;
-  const std::string line = room < shortest_bar ? front + back : front + "|" + bar_text(part, room) + "|" + back;
-  return width > 0 ? cut(line, width) : line;
+  std::string line = room < shortest_bar ? front + back : front + "|" + bar_text(part, room) + "|" + back;
+  if (width <= 0 || columns_of(line) <= width) return line;
+  line = fmt::format("{}{} <{}", front, count, clock_text(left));
+  return cut(line + leading_details(state.details, width - columns_of(line)), width);
 }
 
 Progress::Progress(std::string name, int64_t total, int64_t first, Target target) noexcept
@@ -122,9 +143,10 @@ void Progress::draw(bool last) noexcept {
       const std::string line = progress_line(state_, terminal_width(target_.fd) - 1);
       write_all(target_.fd, "\r" + line + "\x1b[K" + (last ? "\n" : ""));
       if (target_.fd == STDERR_FILENO) bar_on_stderr = !last;
-    } else {
+    } else if (state_.done != drawn_done_) {  // not the last line once more
       write_all(target_.fd, progress_line(state_, 0) + "\n");
     }
+    drawn_done_ = state_.done;
   } catch (...) {  // a missing bar harms nobody
   }
 }

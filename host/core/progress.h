@@ -20,7 +20,8 @@ struct ProgressState {
   std::string details;  // "loss 0.512 lr 1.0e-04 mem 812 MiB"
 };
 
-// The line, at most `width` columns; 0 = as long as it is. The bar shrinks and goes before text is cut.
+// The line, at most `width` columns; 0 = as long as it is. The bar shrinks and goes first, then the clock but for the
+// time that is left, then the last of the details.
 std::string progress_line(const ProgressState& state, int64_t width);
 // "00:41", "1:02:03", "?" for what is not known.
 std::string clock_text(double seconds);
@@ -52,6 +53,7 @@ class Progress {
   ProgressState state_;
   Target target_;
   bool terminal_ = false, finished_ = false;
+  int64_t drawn_done_ = -1;  // of the line that was drawn last
   std::chrono::steady_clock::time_point start_, drawn_;
 };
 

@@ -14,6 +14,7 @@ namespace lh {
 namespace {
 
 constexpr std::string_view nothing = "(not recorded)";
+constexpr std::string_view targets_fact = "network.network_kwargs";  // of the names and shapes of what is trained
 
 // What is trained and on which model stays; how, with which data and by which program may change.
 bool may_change(std::string_view key) {
@@ -33,7 +34,7 @@ bool is_digest(std::string_view value) {
 }
 
 std::string words(const std::string& key, const std::string& then, const std::string& now) {
-  if (key == "network.network_kwargs") return key + ": the saved run has other trained layers or tensors";
+  if (key == targets_fact) return "network: the saved run has other trained layers or tensors";
   if (is_digest(then) && is_digest(now)) return key + ": the saved run has another file";
   return fmt::format("{}: the saved run has {}, this one {}", key, then, now);
 }
@@ -53,10 +54,15 @@ void add_settings(const std::string& path, const yaml::Node& node, Facts& settin
 }  // namespace
 
 std::vector<FactChange> changed_facts(const Facts& then, const Facts& now) {
+  const auto differs = [&](const auto& fact) { return value_in(then, fact.first) != fact.second; };
+  // Another rank has other tensors: one of both says it.
+  const bool other_network = std::ranges::any_of(now, [&](const auto& fact) {
+    return fact.first.starts_with("network.") && fact.first != targets_fact && !may_change(fact.first) && differs(fact);
+  });
   std::vector<FactChange> changes;
   for (const auto& [key, value] : now) {
     const std::string before = value_in(then, key);
-    if (key == pictures_fact || before == value) continue;
+    if (key == pictures_fact || before == value || (key == targets_fact && other_network)) continue;
     const bool data = key == "datasets" && before != nothing;
     changes.push_back(
         {data ? "datasets: " + changes_of_pictures(value_in(then, pictures_fact), value_in(now, pictures_fact))

@@ -376,7 +376,9 @@ std::string Prepared::report_data(bool whole) const {
       ++shown;
     }
   if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);
-  lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(), *captions->all().begin());
+  const auto worded = std::ranges::find_if(captions->all(), [](const std::string& text) { return !text.empty(); });
+  lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(),
+                       worded == captions->all().end() ? "" : *worded);
   if (captions->varying() > 0)
     lines += fmt::format("           {} samples have captions that are drawn{}\n", captions->varying(),
                          captions->complete() ? "" : ", and encoded when they are used");
