@@ -47,5 +47,17 @@ TEST(Repository, TheDocumentationListsThoseOfThePlugins) {
     EXPECT_THAT(page, HasSubstr("[" + name + "](https://huggingface.co/" + name + ")"));
 }
 
+TEST(Repository, TheReadmeListsThePluginsOfModels) {
+  const std::filesystem::path source = source_dir();
+  const std::string page = get(source / "README.md");
+  const size_t list = page.find("    plugins/   ");
+  ASSERT_NE(list, page.npos);
+  const std::string line = " " + page.substr(list + 15, page.find(';', list) - list - 15) + ",";
+  for (const auto& entry : std::filesystem::directory_iterator(source / "plugins"))
+    if (const std::string name = " " + entry.path().filename().string() + ",";
+        std::filesystem::exists(entry.path() / "checkpoint.yaml") && line.find(name) == line.npos)
+      ADD_FAILURE() << name << " in" << line;
+}
+
 }  // namespace
 }  // namespace lh::test::repository_test
