@@ -66,8 +66,9 @@ void Output::metrics(int64_t step, const StepMetrics& values) {
   if (config_.train.validation_split > 0)
     row += values.validation_loss ? fmt::format(",{:.9g}", *values.validation_loss) : ",";
   row += '\n';
-  if (::write(metrics_, row.data(), row.size()) != static_cast<ssize_t>(row.size()))
-    fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(), std::strerror(errno));
+  if (const ssize_t put = ::write(metrics_, row.data(), row.size()); put != static_cast<ssize_t>(row.size()))
+    fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(),
+         std::strerror(put < 0 ? errno : ENOSPC));  // a part of a row: the disk is full
   events_->scalar("loss", step, static_cast<float>(values.loss));
   events_->scalar("lr", step, static_cast<float>(values.lr));
   events_->scalar("grad_norm", step, static_cast<float>(values.grad_norm));
