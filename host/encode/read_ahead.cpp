@@ -8,7 +8,7 @@ namespace lh {
 namespace {
 
 // Of what is read and not yet taken; one cut may be more.
-constexpr int64_t most_bytes = int64_t{256} << 20;
+constexpr int64_t most_bytes = int64_t{512} << 20;  // six photos of 24 megapixels
 constexpr unsigned most_threads = 8;
 
 // Of the file's picture, or one frame, and of what is cut out of it.
