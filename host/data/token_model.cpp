@@ -14,8 +14,7 @@ std::string digest_of(const std::string& algorithm, const TokenizerSource& sourc
   Sha256 hash;
   hash.update(fmt::format("{};{};{};{}:", algorithm, source.tokens, source.merges, source.rules.size()));
   hash.update(source.rules);
-  for (const SourceFile& file : source.files)
-    hash.update(fmt::format(";{}:{}:", file.path.filename().string(), file.bytes.size())).update(file.bytes);
+  add_files(hash, source);
   return hash.hex();
 }
 
@@ -33,6 +32,11 @@ Made& made_of(const std::string& digest) {
 }
 
 }  // namespace
+
+void add_files(Sha256& hash, const TokenizerSource& source) {
+  for (const SourceFile& file : source.files)
+    hash.update(fmt::format(";{}:{}:", file.path.filename().string(), file.bytes.size())).update(file.bytes);
+}
 
 std::shared_ptr<const TokenModel> token_model(const std::string& algorithm, const TokenizerSource& source) {
   Made& made = made_of(digest_of(algorithm, source));

@@ -10,6 +10,8 @@
 
 namespace lh {
 
+class Sha256;
+
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
@@ -36,6 +38,9 @@ struct TokenizerSource {
   // The file called `name`; nullptr: there is none.
   const SourceFile* file(const std::string& name) const;
 };
+
+// Names and bytes of the files, wherever they lie.
+void add_files(Sha256& hash, const TokenizerSource& source);
 
 // By one of the algorithms below. Tokenizers with the same files and rules have the same one: two text encoders of a
 // model often read one vocabulary, which takes longer to read than all else of a short run.

@@ -72,8 +72,7 @@ std::string fingerprint_of(const TokenizerSpec& spec, const TokenizerSource& sou
   if (spec.negative_text) said.push_back(*spec.negative_text);
   Sha256 hash;
   hash.update(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-  for (const SourceFile& file : source.files)
-    hash.update(fmt::format(";{}:{}:", file.path.filename().string(), file.bytes.size())).update(file.bytes);
+  add_files(hash, source);
   return hash.hex();
 }
 
