@@ -10,6 +10,8 @@
 // not seen: neither is in the graph.
 #include "denoiser.h"
 
+#include "nn/hunyuan_video_positions.hpp"
+
 namespace hunyuan_video {
 
 namespace nn = lora_host::nn;
@@ -17,16 +19,6 @@ using lora_host::Graph;
 using lora_host::Value;
 
 namespace {
-
-nn::RopeTables positions(Graph& g, int64_t frames, int64_t rows, int64_t columns, int64_t text) {
-  using Id = std::array<int64_t, 3>;
-  std::vector<Id> ids;
-  for (int64_t frame = 0; frame < frames; ++frame)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) ids.push_back({frame, row, column});
-  ids.insert(ids.end(), static_cast<size_t>(text), Id{0, 0, 0});
-  return nn::rope_tables(g, ids, Id{16, 56, 56}, 256.0);
-}
 
 // Rows [B, n, h] with the vector of their kind.
 Value of_kind(Graph& g, Value rows, int64_t kind) {
@@ -86,7 +78,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
       g, dims, [&](const nn::FluxPart& part) { return nn::modulation(g, activated, part.linear(), part.vectors()); },
       rows.lengths);
   Value out = transformer.between(tokens(g, dims, dims.image > 0 ? behind_noise(g, latents) : latents), rows.x,
-                                  positions(g, time, height, width, g.shape(rows.x)[1]), places);
+                                  nn::hunyuan_video_positions(g, time, height, width, g.shape(rows.x)[1]), places);
   g.output("output", g.reshape(out, g.shape(latents)));
 }
 

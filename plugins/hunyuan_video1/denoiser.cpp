@@ -7,6 +7,8 @@
 // pairs with base 256; the text, which is read as nn/hunyuan_text.hpp has it, has none.
 #include "denoiser.h"
 
+#include "nn/hunyuan_video_positions.hpp"
+
 namespace hunyuan_video1 {
 
 namespace nn = lora_host::nn;
@@ -16,16 +18,6 @@ using lora_host::Value;
 namespace {
 
 constexpr int64_t patch = Dimensions::patch;
-
-nn::RopeTables positions(Graph& g, int64_t frames, int64_t rows, int64_t columns, int64_t text) {
-  using Id = std::array<int64_t, 3>;
-  std::vector<Id> ids;
-  for (int64_t frame = 0; frame < frames; ++frame)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) ids.push_back({frame, row, column});
-  ids.insert(ids.end(), static_cast<size_t>(text), Id{0, 0, 0});
-  return nn::rope_tables(g, ids, Id{16, 56, 56}, 256.0);
-}
 
 // Tokens [B, t H/2 W/2, h] of latents [B, t H, W, C], whose frames stand one below the other.
 Value tokens(Graph& g, const Dimensions& dims, Value latents) {
@@ -52,7 +44,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
       text_lengths);
   Value below = g.reshape(latents, {batch, time * height, width, dims.channels});
   Value out = transformer.between(tokens(g, dims, below), refined,
-                                  positions(g, time, rows, columns, g.shape(refined)[1]), time * rows * columns);
+                                  nn::hunyuan_video_positions(g, time, rows, columns, g.shape(refined)[1]),
+                                  time * rows * columns);
   out = nn::unpatchify_channel_first(g, out, time * height, width, patch);
   g.output("output", g.reshape(out, {batch, time, height, width, dims.channels}));
 }
