@@ -131,6 +131,19 @@ std::vector<AttentionCase> for_teams() {
           {.b = 2, .sq = 1100, .sk = 400, .h = 26, .d = 128, .key_heads = 13, .lengths = true, .mask = true}};
 }
 
+// What cuDNN has no plan for, each in another way, for each width of the kernels with matrix instructions: heads that
+// fill it and not, and rows that do not fill tiles.
+std::vector<AttentionCase> for_fragments() {
+  return {{.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
+          {.b = 3, .sq = 65, .sk = 140, .h = 2, .d = 40, .key_heads = 1, .causal = true, .lengths = true, .mask = true},
+          {.b = 2, .sq = 130, .sk = 65, .h = 4, .d = 128, .key_heads = 2, .causal = true},
+          {.b = 3, .sq = 70, .sk = 100, .h = 2, .d = 96, .key_heads = 2, .mask = true, .soft_cap = 2},
+          {.b = 3, .sq = 100, .sk = 70, .h = 2, .d = 160, .key_heads = 1, .causal = true, .lengths = true},
+          {.b = 1, .sq = 130, .sk = 140, .h = 2, .d = 136, .key_heads = 2, .mask = true, .soft_cap = 1.5},
+          {.b = 2, .sq = 70, .sk = 130, .h = 4, .d = 256, .key_heads = 2, .causal = true, .mask = true},
+          {.b = 1, .sq = 100, .sk = 33, .h = 2, .d = 168, .key_heads = 2, .soft_cap = 2}};
+}
+
 // The second and the one for a GPU alone have more tasks than a GPU has processors, that one more than twice as many:
 // some are begun in one processor and ended in another. Of the third there are as many of 128 numbers, in two items,
 // with rows that do not fill the tiles, and with keys that are not seen the next two.
@@ -157,7 +170,6 @@ std::vector<AttentionCase> cases() {
       {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .mask = true},
       {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 1, .lengths = true, .mask = true},
       {.b = 2, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .mask = true},
-      {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
       {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .mask = true, .soft_cap = 2},
       {.b = 1, .sq = 300, .sk = 129, .h = 2, .d = 64, .key_heads = 2},
       {.b = 1, .sq = 1000, .sk = 300, .h = 5, .d = 64, .key_heads = 5},
@@ -169,6 +181,7 @@ std::vector<AttentionCase> cases() {
       {.b = 1, .sq = 64, .sk = 64, .h = 8, .d = 160, .key_heads = 8},
       {.b = 1, .sq = 64, .sk = 77, .h = 8, .d = 160, .key_heads = 8}};
   std::ranges::copy(few_keys(), std::back_inserter(all));
+  std::ranges::copy(for_fragments(), std::back_inserter(all));
   if (lh::test::tested_device() == "cuda") {
     all.push_back({.b = 1, .sq = 260, .sk = 520, .h = 56, .d = 64, .key_heads = 56});
     std::ranges::copy(for_teams(), std::back_inserter(all));
@@ -293,6 +306,23 @@ TEST_P(KernelAttention, HeadsOf128PassInTeamsOnAGpu) {
   for (const AttentionCase& a : for_teams()) in_teams += ran_for(a).find("InTeams") != std::string::npos ? 1 : 0;
   if (in_teams == 0) GTEST_SKIP() << "not 132 processors";
   EXPECT_EQ(in_teams, std::ssize(for_teams()));
+}
+
+TEST_P(KernelAttention, WhatCudnnDoesNotDoHasMatrixInstructionsOnAGpu) {
+  if (lh::test::tested_device() != "cuda" || GetParam() == LK_F32) GTEST_SKIP() << "for 16 bits on a GPU";
+  for (const AttentionCase& a : for_fragments())
+    EXPECT_THAT(ran_for(a),
+                AllOf(HasSubstr("attention_fragments_kernel"), HasSubstr("attention_fragments_backward_kernel")));
+  const AttentionCase taken = for_fragments().front();
+  const auto expect_passed_over = [&](const AttentionCase& a, int64_t offset, const char* why) {
+    EXPECT_THAT(ran_for(a, offset), AllOf(Not(HasSubstr("attention_fragments_")), HasSubstr(why)));
+  };
+  AttentionCase other = taken;
+  other.d = 12;
+  expect_passed_over(other, 0, "own kernels with matrix instructions: width of heads");
+  other.d = 264;
+  expect_passed_over(other, 0, "own kernels with matrix instructions: width of heads");
+  expect_passed_over(taken, 1, "own kernels with matrix instructions: not aligned to 16 bytes");
 }
 
 TEST_P(KernelAttention, FewKeysHaveKernelsOnAGpu) {

@@ -1,6 +1,7 @@
-// Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else. In front
-// of both come own kernels with matrix instructions, where they are faster: for few keys (attention_few_keys.h), and
-// on capability 9.0 for heads of 64 and for the backward pass of those of 128 (attention_hopper.h).
+// Attention: cuDNN's fused kernels where they apply, own kernels for everything else: with matrix instructions
+// (attention_fragments.cuh) for 16-bit numbers, in float32 (attention_kernels.cu) for the rest. In front of all come
+// own kernels where they are faster: for few keys (attention_few_keys.h), and on capability 9.0 for heads of 64 and for
+// the backward pass of those of 128 (attention_hopper.h).
 //
 // cuDNN takes bf16 or f16 throughout, no bias, no cap on the scores, and head widths that are multiples of 8. Lengths
 // of keys become its padding mask. What it does with items of length 0 and with gradients of keys after the length is
@@ -243,7 +244,7 @@ void attention_dense(Cuda& cuda, lk_attention_params p) {
   for (lk_tensor* const t : {&p.q, &p.k, &p.v}) *t = dense_copy(cuda, *t);
   const DenseOutput o(cuda, p.o);
   p.o = o.tensor();
-  if (!attention_by_cudnn(cuda, p)) attention_by_kernels(cuda, p);
+  if (!attention_by_cudnn(cuda, p) && !attention_by_fragments(cuda, p)) attention_by_kernels(cuda, p);
   o.store(cuda);
 }
 
@@ -251,7 +252,8 @@ void attention_backward_dense(Cuda& cuda, lk_attention_backward_params p) {
   for (lk_tensor* const t : {&p.d_o, &p.q, &p.k, &p.v, &p.o}) *t = dense_copy(cuda, *t);
   const DenseOutput dq(cuda, p.dq), dk(cuda, p.dk), dv(cuda, p.dv);
   p.dq = dq.tensor(), p.dk = dk.tensor(), p.dv = dv.tensor();
-  if (!attention_backward_by_cudnn(cuda, p)) attention_backward_by_kernels(cuda, p);
+  if (!attention_backward_by_cudnn(cuda, p) && !attention_backward_by_fragments(cuda, p))
+    attention_backward_by_kernels(cuda, p);
   for (const DenseOutput* const y : {&dq, &dk, &dv}) y->store(cuda);
 }
 

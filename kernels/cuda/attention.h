@@ -1,4 +1,4 @@
-// What attention.cpp and attention_kernels.cu share.
+// What attention.cpp and its kernels share.
 #pragma once
 
 #include "cuda/cuda.h"
@@ -14,9 +14,17 @@ Spacing spacing_of(const lk_tensor& x);
 bool heads_in_lines(const lk_tensor& x);
 
 // Float32 arithmetic for every type, shape, bias, mask and cap; sums in a fixed order. No workspace but for the
-// backward pass, which takes float32 [B, H, Sq].
+// backward pass, which takes delta. Dense tensors.
 void attention_by_kernels(Cuda& cuda, const lk_attention_params& p);
 void attention_backward_by_kernels(Cuda& cuda, const lk_attention_backward_params& p);
+
+// Matrix instructions on 16-bit numbers, of heads up to 256 wide with any bias, mask and cap; sums in a fixed order,
+// and the same workspace. Dense tensors. Return false, having done nothing, for other calls.
+bool attention_by_fragments(Cuda& cuda, const lk_attention_params& p);
+bool attention_backward_by_fragments(Cuda& cuda, const lk_attention_backward_params& p);
+
+// delta = sum_d(do o), scratch [B, H, Sq]. Dense tensors.
+const float* attention_delta(Cuda& cuda, const lk_attention_backward_params& p);
 
 // cuDNN wants the lengths of queries and keys, none of them 0. Item b's are written at b * spacing: all `queries`, and
 // lengths[b] within 1 .. keys (all keys where `lengths` is nullptr).

@@ -106,13 +106,6 @@ __device__ inline void load_line(uint32_t (&words)[4], unsigned char* matrix, in
   load_matrices<false>(words, chunk_at(matrix, row + lane % 8, chunk + lane / 8));
 }
 
-// sum += a b, with one of the two factors b in `words`.
-template <bool Bf16, int which>
-__device__ inline void multiply_add_one(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&words)[4]) {
-  const uint32_t b[2] = {words[which * 2], words[which * 2 + 1]};
-  multiply_add<Bf16>(sum, a, b);
-}
-
 // sums = a b^T for 16 * tall rows of a and 8 * pieces rows of b. halves: 2 for both halves of the sums' length in one
 // run of instructions, 1 where that takes more registers than there are.
 template <bool Bf16, int halves, int tall, int pieces>

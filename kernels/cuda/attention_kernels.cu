@@ -1,4 +1,5 @@
-// Attention in float32 without ever storing the scores: for what cuDNN does not do.
+// Attention in float32 without ever storing the scores: for what neither cuDNN nor the kernels with matrix instructions
+// (attention_fragments.cuh) do.
 //
 // Forward. A block owns 64 queries of a head. It passes over the keys in tiles of 64 and keeps, for each of its rows,
 // the largest score so far, the sum of exponentials relative to it, and the output relative to it (online softmax).
@@ -14,8 +15,8 @@
 #include <algorithm>
 
 #include "cuda/attention.h"
+#include "cuda/attention_scores.cuh"
 #include "cuda/await_previous.cuh"
-#include "cuda/reduce.cuh"
 #include "cuda/tile.cuh"
 #include "cuda/types.cuh"
 
@@ -43,12 +44,8 @@ struct Matrix {
 
 struct Problem {
   Heads q, k, v;
-  In bias;  // data nullptr: none
-  int64_t bias_batch, bias_head;
-  const int32_t *key_lengths, *key_mask;
+  Scores scores;
   int64_t batch, queries, keys, heads, key_heads, width;
-  float scale, soft_cap;
-  bool causal;
 };
 
 // Which head a block works on, which of its tiles and which of its columns. The head is one of q, and key_head the one
@@ -69,8 +66,7 @@ __device__ Place place(const Problem& a, int64_t rows, int64_t heads, int column
   at.key_head = at.head / group;
   at.first = index % tiles * tile;
   at.column = index / (tiles * a.batch * heads) * columns;
-  at.length = a.keys;
-  if (a.key_lengths != nullptr) at.length = min(max(static_cast<int64_t>(a.key_lengths[at.batch]), int64_t{0}), a.keys);
+  at.length = length_of(a.scores, at.batch);
   return at;
 }
 
@@ -170,28 +166,6 @@ __device__ void set_zero(float (&sum)[4][Values]) {
   }
 }
 
-__device__ bool visible(const Problem& a, const Place& at, int64_t query, int64_t key) {
-  return query < a.queries && key < at.length && (!a.causal || key <= query) &&
-         (a.key_mask == nullptr || a.key_mask[at.batch * a.keys + key] != 0);
-}
-
-struct Score {
-  float value, slope;  // slope: derivative of the value by scale q k^T
-};
-
-// From the product q k^T of a pair that is visible.
-__device__ Score score(const Problem& a, const Place& at, int64_t query, int64_t key, float product) {
-  Score s{a.scale * product, 1.0f};
-  if (a.soft_cap > 0.0f) {
-    const float t = tanhf(s.value / a.soft_cap);
-    s = {a.soft_cap * t, 1.0f - t * t};
-  }
-  if (a.bias.data != nullptr) {
-    s.value += load(a.bias, at.batch * a.bias_batch + at.head * a.bias_head + query * a.keys + key);
-  }
-  return s;
-}
-
 // Writes factor[i] * sum[i] to the rows of head number `head` of `heads`.
 template <int Columns>
 __device__ void write_rows(const Problem& a, const Place& at, int64_t rows, int64_t head, int64_t heads, const Out& y,
@@ -228,7 +202,7 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   const Place at = place(a, a.queries, a.heads, Columns);
-  const int64_t seen = a.causal ? min(at.length, at.first + tile) : at.length;
+  const int64_t seen = a.scores.causal ? min(at.length, at.first + tile) : at.length;
   const Matrix q = query_matrix(a, at, a.q);
   const Matrix k = key_matrix(a, at, a.k, seen), v = key_matrix(a, at, a.v, seen);
   float sum[4][Columns / 16], largest[4], total[4];
@@ -248,7 +222,9 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int64_t key = first + tile_column() + j;
-        s[i][j] = visible(a, at, query, key) ? score(a, at, query, key, s[i][j]).value : -INFINITY;
+        s[i][j] = visible(a.scores, at.batch, at.length, query, key)
+                      ? score(a.scores, at.batch, at.head, query, key, s[i][j]).value
+                      : -INFINITY;
         top = fmaxf(top, s[i][j]);
       }
       top = row_max(top);
@@ -281,20 +257,6 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
   write_rows<Columns>(a, at, a.queries, at.head, a.heads, o, sum, inverse);
 }
 
-// delta [B, H, Sq] = sum_d(do o): a warp for each row of do [B, Sq, H, D].
-__global__ void delta_kernel(In d_o, In o, int64_t batch, int64_t queries, int64_t heads, int64_t width, float* delta) {
-  await_previous();
-  const int64_t row = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (row >= batch * queries * heads) return;  // all of a warp or none
-  float sum = 0.0f;
-  for (int64_t d = threadIdx.x % 32; d < width; d += 32) {
-    sum = fmaf(load(d_o, row * width + d), load(o, row * width + d), sum);
-  }
-  sum = warp_sum(sum);
-  const int64_t head = row % heads, query = row / heads % queries, item = row / (heads * queries);
-  if (threadIdx.x % 32 == 0) delta[(item * heads + head) * queries + query] = sum;
-}
-
 struct Gradients {
   Heads d_o;
   const float *lse, *delta;
@@ -303,11 +265,11 @@ struct Gradients {
 // s becomes p and dp becomes ds, for one query and one key.
 __device__ void differentiate(const Problem& a, const Place& at, int64_t query, int64_t key, float log_sum, float delta,
                               float& s, float& dp) {
-  if (log_sum == -INFINITY || !visible(a, at, query, key)) {
+  if (log_sum == -INFINITY || !visible(a.scores, at.batch, at.length, query, key)) {
     s = dp = 0.0f;
     return;
   }
-  const Score scored = score(a, at, query, key, s);
+  const Score scored = score(a.scores, at.batch, at.head, query, key, s);
   s = expf(scored.value - log_sum);
   dp = s * (dp - delta) * scored.slope;
 }
@@ -328,7 +290,7 @@ __global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
   for (; at.head < last_head; ++at.head) {
     const Matrix q = query_matrix(a, at, a.q), d_o = query_matrix(a, at, g.d_o);
     const int64_t statistics = (at.batch * a.heads + at.head) * a.queries;
-    for (int64_t first = a.causal ? at.first : 0; first < last; first += tile) {
+    for (int64_t first = a.scores.causal ? at.first : 0; first < last; first += tile) {
       float s[4][4], dp[4][4];
       multiply_rows(stage, k, at.first, q, first, s);
       multiply_rows(stage, v, at.first, d_o, first, dp);
@@ -349,7 +311,8 @@ __global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
       add_weighted_rows<Columns>(stage, weights, q, first, at.column, dk_sum);
     }
   }
-  const float one[4] = {1.0f, 1.0f, 1.0f, 1.0f}, scale[4] = {a.scale, a.scale, a.scale, a.scale};
+  const float one[4] = {1.0f, 1.0f, 1.0f, 1.0f},
+              scale[4] = {a.scores.scale, a.scores.scale, a.scores.scale, a.scores.scale};
   write_rows<Columns>(a, at, a.keys, at.key_head, a.key_heads, dv, dv_sum, one);
   write_rows<Columns>(a, at, a.keys, at.key_head, a.key_heads, dk, dk_sum, scale);
 }
@@ -360,7 +323,7 @@ __global__ void __launch_bounds__(tile_threads) attention_query_gradient_kernel(
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   const Place at = place(a, a.queries, a.heads, Columns);
-  const int64_t seen = a.causal ? min(at.length, at.first + tile) : at.length;
+  const int64_t seen = a.scores.causal ? min(at.length, at.first + tile) : at.length;
   const Matrix q = query_matrix(a, at, a.q), d_o = query_matrix(a, at, g.d_o);
   const Matrix k = key_matrix(a, at, a.k, seen), v = key_matrix(a, at, a.v, seen);
   const int64_t statistics = (at.batch * a.heads + at.head) * a.queries;
@@ -387,7 +350,7 @@ __global__ void __launch_bounds__(tile_threads) attention_query_gradient_kernel(
     keep_transposed(weights, dp);
     add_weighted_rows<Columns>(stage, weights, k, first, at.column, sum);
   }
-  const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
+  const float scale[4] = {a.scores.scale, a.scores.scale, a.scores.scale, a.scores.scale};
   write_rows<Columns>(a, at, a.queries, at.head, a.heads, dq, sum, scale);
 }
 
@@ -395,25 +358,16 @@ Heads heads(const lk_tensor& t) { return {in(t), aligned(t, t.dims[3])}; }
 
 template <class Params>
 Problem problem(const Params& p) {
-  const int64_t plane = p.q.dims[1] * p.k.dims[1];
-  const bool biased = present(p.bias);
   return {.q = heads(p.q),
           .k = heads(p.k),
           .v = heads(p.v),
-          .bias = in(p.bias),
-          .bias_batch = biased && p.bias.dims[0] > 1 ? p.bias.dims[1] * plane : 0,
-          .bias_head = biased && p.bias.dims[1] > 1 ? plane : 0,
-          .key_lengths = static_cast<const int32_t*>(p.key_lengths.data),
-          .key_mask = static_cast<const int32_t*>(p.key_mask.data),
+          .scores = scores_of(p),
           .batch = p.q.dims[0],
           .queries = p.q.dims[1],
           .keys = p.k.dims[1],
           .heads = p.q.dims[2],
           .key_heads = p.k.dims[2],
-          .width = p.q.dims[3],
-          .scale = p.scale,
-          .soft_cap = p.soft_cap,
-          .causal = p.causal != 0};
+          .width = p.q.dims[3]};
 }
 
 dim3 blocks(const Problem& a, int64_t rows, int64_t heads, int columns) {
@@ -434,11 +388,7 @@ void attention_by_kernels(Cuda& cuda, const lk_attention_params& p) {
 
 void attention_backward_by_kernels(Cuda& cuda, const lk_attention_backward_params& p) {
   const Problem a = problem(p);
-  const int64_t rows = a.batch * a.heads * a.queries;
-  float* const delta = cuda.scratch<float>(rows);
-  cuda.launch(delta_kernel, dim3(static_cast<unsigned>(ceil_div(rows * 32, block_threads))), block_threads, 0,
-              in(p.d_o), in(p.o), a.batch, a.queries, a.heads, a.width, delta);
-  const Gradients g{heads(p.d_o), static_cast<const float*>(p.lse.data), delta};
+  const Gradients g{heads(p.d_o), static_cast<const float*>(p.lse.data), attention_delta(cuda, p)};
   const int columns = a.width <= 64 ? 64 : 128;
   cuda.launch(columns == 64 ? attention_key_gradient_kernel<64> : attention_key_gradient_kernel<128>,
               blocks(a, a.keys, a.key_heads, columns), tile_threads, 0, a, g, out(p.dk), out(p.dv));

@@ -719,6 +719,7 @@ inline std::vector<Case> all_cases() {
   cases.push_back(attention_case({.b = 1, .sq = 129, .sk = 129, .h = 2, .d = 16, .key_heads = 1, .causal = true}));
   cases.push_back(
       attention_case({.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 16, .key_heads = 2, .causal = true, .lengths = true}));
+  cases.push_back(attention_case({.b = 2, .sq = 70, .sk = 130, .h = 2, .d = 40, .bias = true}));
   cases.push_back(attention_case({.b = 3, .sq = 33, .sk = 65, .h = 2, .d = 32, .mask = true}));
   cases.push_back(attention_case({.b = 3, .sq = 33, .sk = 300, .h = 4, .d = 16, .key_heads = 1, .mask = true}));
   cases.push_back(
