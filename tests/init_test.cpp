@@ -214,6 +214,9 @@ TEST_F(Init, PlansForACard) {
   EXPECT_THAT(get(out()), HasSubstr("products: \"full\"  # int8 with dtype int8 would take "));
   ASSERT_EQ(with({"--vram", "24 GB", "--force"}).code, 0);
   EXPECT_THAT(get(out()), Not(HasSubstr("products")));
+  EXPECT_EQ(load_config(out()).train.dtype, "bf16");
+  ASSERT_EQ(with({"--vram", "rtx 2080 ti", "--force"}).code, 0);
+  EXPECT_THAT(get(out()), HasSubstr("dtype: \"fp16\"  # the card has no matrix instructions for bf16"));
 
   // Before anything is looked at or planned.
   EXPECT_THAT(with({"--vram", "much"}).output,

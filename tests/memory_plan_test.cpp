@@ -64,6 +64,23 @@ TEST(Cards, ByNameAndByFigures) {
   EXPECT_THAT(error_of([&] { rate_of("--link", "fast"); }), HasSubstr("--link: expected a rate"));
 }
 
+TEST(Cards, WithoutMatrixInstructionsForBf16) {
+  EXPECT_FALSE(card_of("rtx 2080 ti").bf16);
+  EXPECT_TRUE(card_of("rtx 3060").bf16);
+  EXPECT_TRUE(card_of("6 GB").bf16) << "not known to be one";
+  lk_device_info device{};
+  std::ranges::copy(std::string_view("NVIDIA GeForce RTX 2080 Ti"), device.name);
+  device.compute_capability = 75;
+  EXPECT_THAT(slow_type(device, DType::bf16).value_or(""),
+              AllOf(HasSubstr("on NVIDIA GeForce RTX 2080 Ti (compute capability 7.5)"), HasSubstr("--dtype fp16")));
+  EXPECT_EQ(slow_type(device, DType::f16), std::nullopt);
+  EXPECT_EQ(slow_type(device, DType::f32), std::nullopt);
+  device.compute_capability = 80;
+  EXPECT_EQ(slow_type(device, DType::bf16), std::nullopt);
+  device.compute_capability = 0;
+  EXPECT_EQ(slow_type(device, DType::bf16), std::nullopt) << "a processor";
+}
+
 TEST(Budgets, BesideOne) {
   EXPECT_THAT(budgets_around(12 * gib), ElementsAre(16 * gib, 12 * gib, 10 * gib));
   EXPECT_THAT(budgets_around(11 * gib), ElementsAre(12 * gib, 11 * gib, 10 * gib));

@@ -171,6 +171,11 @@ TEST(Tiles, ChoicesAreTheWholeAndThenSmaller) {
   }
   EXPECT_EQ(choices[2].columns.starts.size(), 1u);
   EXPECT_EQ(tile_choices(64, 64, 8, 0).size(), 1u) << "512 pixels are one tile in any case";
+
+  const std::vector<TileGrid> clip = tile_choices(64, 64, 8, 0, 61);
+  ASSERT_EQ(clip.size(), 3u) << "a clip's may be smaller: 384 and 256 pixels";
+  EXPECT_LE(clip[1].rows.size, 48);
+  EXPECT_LE(clip[2].rows.size, 32);
 }
 
 TEST(Tiles, AskedForSizeIsTheOnlyChoice) {

@@ -56,9 +56,9 @@ std::optional<Card> card_for(const Options& options, lk_products products = LK_P
                                           error.what()));
   }
   const std::string memory = fmt::format("{:.1f} GB", static_cast<double>(info.memory_total) / 0x1p30);
-  if (!is_card(info.name)) return card_of(memory, products);
-  Card card = card_of(info.name, products);
-  card.memory = info.memory_total;
+  Card card = card_of(is_card(info.name) ? info.name : memory, products);
+  if (card.known) card.memory = info.memory_total;
+  card.bf16 = !slow_type(info, DType::bf16);
   return card;
 }
 
@@ -66,6 +66,10 @@ void fill_in_memory(const Options& options, const DataLook& look, Config& config
   const std::vector<int64_t> sides = resolutions_for(look);
   int64_t largest = sides.back();
   if (const std::optional<Card> card = card_for(options)) {
+    if (!card->bf16) {
+      config.train.dtype = "fp16";
+      comments["train.dtype"] = "the card has no matrix instructions for bf16";
+    }
     Options planned = options;
     planned.config = config;
     planned.input.clear();

@@ -8,7 +8,8 @@
 namespace lh {
 namespace {
 
-constexpr int64_t tile_sizes[] = {1536, 1024, 768, 512};  // pixels
+constexpr int64_t tile_sizes[] = {1536, 1024, 768, 512, 384, 256};  // pixels
+constexpr int64_t smallest_still = 512;  // a picture's norms see too little of it in smaller ones
 constexpr int64_t smallest_tile = 64, least_overlap = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -93,7 +94,8 @@ TileAxis cut(int64_t length, int64_t largest, int64_t overlap) {
   return axis;
 }
 
-std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downscale, int64_t tile_pixels) {
+std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downscale, int64_t tile_pixels,
+                                   int64_t frames) {
   if (tile_pixels != 0 && tile_pixels < smallest_tile)
     fail(Code::config, "model.vae_tile: expected 0 or at least {} pixels, found {}", smallest_tile, tile_pixels);
   const auto choice = [&](int64_t pixels) {
@@ -103,8 +105,10 @@ std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downsc
   };
   if (tile_pixels != 0) return {choice(tile_pixels)};
   std::vector<TileGrid> choices{choice(std::max(rows, columns) * downscale)};
-  for (const int64_t pixels : tile_sizes)
+  for (const int64_t pixels : tile_sizes) {
+    if (frames == 1 && pixels < smallest_still) break;
     if (TileGrid grid = choice(pixels); !grid.whole()) choices.push_back(std::move(grid));
+  }
   return choices;
 }
 

@@ -32,9 +32,10 @@ struct TileGrid {
 };
 
 // Ways to cut an image of rows x columns latent places (each `downscale` pixels wide), in latent places: whole, then
-// in smaller and smaller tiles, which overlap by an eighth and at least 64 pixels. `tile_pixels`, where it is not 0,
-// is the one size to use.
-std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downscale, int64_t tile_pixels);
+// in smaller and smaller tiles, of several frames in smaller ones yet, which overlap by an eighth and at least 64
+// pixels. `tile_pixels`, where it is not 0, is the one size to use.
+std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downscale, int64_t tile_pixels,
+                                   int64_t frames = 1);
 
 // An image made tile by tile. `make` gets parts of `source` [1, H, W, C], cut by `from`, and gives float32
 // [1, h, w, C'], which go to the places of `to` (the tiles of `from`, coarser or finer) in the result. An image in

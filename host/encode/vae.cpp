@@ -90,7 +90,7 @@ VaePlan Vae::plan(VaeRole role, const TileGrid& grid, int64_t frames) const {
 VaePlan Vae::fit(VaeRole role, const Bucket& image, const MemoryRoom& room) const {
   const int64_t downscale = model.recipe().latents.downscale;
   const std::vector<TileGrid> choices =
-      tile_choices(image.height / downscale, image.width / downscale, downscale, tile);
+      tile_choices(image.height / downscale, image.width / downscale, downscale, tile, image.frames);
   std::optional<VaePlan> planned;
   for (const TileGrid& grid : choices) {
     planned.emplace(plan(role, grid, image.frames));

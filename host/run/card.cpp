@@ -15,10 +15,19 @@ struct Row {
   const char* name;
   double gib, tflops, memory, link;  // GB/s; the link as it is reached, not as it is named
   bool fp8 = false;                  // multiplies it, at twice the rate; i8 all of them do
+  bool bf16 = true;
 };
 
-// Dense bf16 products with float32 sums (fp16 of the T4), memory bandwidth, and the link of the card's own lanes.
+// Dense bf16 products with float32 sums (of the cards without it fp16), memory bandwidth, and the link of the card's
+// own lanes.
 constexpr Row table[] = {
+    {"rtx 2060", 6, 26, 336, 12, false, false},
+    {"rtx 2060 super", 8, 29, 448, 12, false, false},
+    {"rtx 2070", 8, 30, 448, 12, false, false},
+    {"rtx 2070 super", 8, 36, 448, 12, false, false},
+    {"rtx 2080", 8, 40, 448, 12, false, false},
+    {"rtx 2080 super", 8, 45, 496, 12, false, false},
+    {"rtx 2080 ti", 11, 54, 616, 12, false, false},
     {"rtx 3060", 12, 25, 360, 24},
     {"rtx 3060 ti", 8, 32, 448, 24},
     {"rtx 3070", 8, 40, 448, 24},
@@ -38,7 +47,7 @@ constexpr Row table[] = {
     {"rtx 5090", 32, 210, 1792, 50, true},
     {"rtx a6000", 48, 155, 768, 24},
     {"rtx 6000 ada", 48, 182, 960, 24, true},
-    {"t4", 16, 65, 320, 12},
+    {"t4", 16, 65, 320, 12, false, false},
     {"a10", 24, 125, 600, 24},
     {"l4", 24, 60, 300, 24, true},
     {"l40s", 48, 181, 864, 24, true},
@@ -56,7 +65,8 @@ Card from(const Row& row, lk_products products) {
                     products == LK_PRODUCTS_I8 || (products == LK_PRODUCTS_E4M3 && row.fp8) ? 2 * row.tflops * 1e12 : 0,
                 .memory = row.memory * 1e9,
                 .link = row.link * 1e9},
-      .known = true};
+      .known = true,
+      .bf16 = row.bf16};
 }
 
 const Row* row_of(const std::string& text) {
@@ -138,9 +148,10 @@ Card card_of(const std::string& text, lk_products products, const std::string& f
          "{}: expected the card's memory in GiB, such as 24, its name, or figures such as \"12 GB, 58 TFLOP/s, 504 "
          "GB/s\", found \"{}\". Known names: {}",
          flag, text, names);
-  // The slowest of those with about so much memory.
+  // The slowest of those with about so much memory, of cards that multiply what models are computed in by default.
   const Row* like = nullptr;
   for (const Row& row : table) {
+    if (!row.bf16) continue;
     const double gib = static_cast<double>(*memory) / 0x1p30;
     const auto distance = [&](const Row& r) { return std::abs(r.gib - gib); };
     if (like == nullptr || distance(row) < distance(*like) ||
@@ -157,6 +168,15 @@ Card card_of(const std::string& text, lk_products products, const std::string& f
   }
   if (bandwidth) card.rates.memory = *bandwidth * 1e9;
   return card;
+}
+
+std::optional<std::string> slow_type(const lk_device_info& device, DType compute) {
+  const int32_t capability = device.compute_capability;
+  if (compute != DType::bf16 || capability == 0 || capability >= 80) return std::nullopt;
+  return fmt::format(
+      "bf16 has no matrix instructions on {} (compute capability {}.{}), so that a step takes several times as long as "
+      "in fp16: set train.dtype: fp16 (--dtype fp16), whose gradients are scaled as they need it",
+      device.name, capability / 10, capability % 10);
 }
 
 }  // namespace lh

@@ -10,11 +10,13 @@
 #include "config/schedule_params.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
 #include "diffusion/training_guidance.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
+#include "run/card.h"
 #include "run/state_seconds.h"
 #include "run/workspace.h"
 #include "train/memory_text.h"
@@ -97,6 +99,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale),
       world_(world) {
+  if (const auto slow = slow_type(device.info(), compute)) log_warning("train.dtype: {}", *slow);
   limit = memory_limit(c, device);
   constexpr int64_t between_devices = 256 << 20;  // that NCCL takes for itself, later
   if (processes > 1 && !device.is_cpu() && c.memory.budget.empty() && c.memory_limit_mib == 0)

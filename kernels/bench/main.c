@@ -79,7 +79,7 @@ static void time_cuda(bench* b) {
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 4608, 24, 128, LK_BF16);
   time_attention(b, 4608, 4608, 24, 128, LK_F16);
-  time_attention(b, 256, 256, 8, 160, LK_F16); /* Stable Diffusion 1 at 512 x 512 */
+  time_attention(b, 256, 256, 8, 160, LK_F16);  /* Stable Diffusion 1 at 512 x 512 */
   time_attention(b, 1024, 77, 20, 64, LK_BF16); /* SDXL, to its text */
   time_attention(b, 4096, 77, 10, 64, LK_BF16);
   time_modulation(b, 4608, 3072);         /* Flux.1 */
