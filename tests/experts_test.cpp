@@ -410,7 +410,8 @@ TEST(ExpertJobs, FilesThatDoNotFitAreNamed) {
 
 // ---- ai-toolkit's jobs
 
-Config read_job(const std::string& arch, const std::string& kwargs, const std::string& network = "") {
+Config read_job(const std::string& arch, const std::string& kwargs, const std::string& network = "",
+                const std::string& datasets = "{folder_path: photos}") {
   const std::vector<PluginKeys> plugins = built_plugins().model_keys();
   return parse_config(fmt::format(R"(job: extension
 config:
@@ -418,14 +419,34 @@ config:
   process:
     - type: sd_trainer
       network: {{type: lora, linear: 4, {}}}
-      datasets: [{{folder_path: photos}}]
+      datasets: [{}]
       train: {{steps: 2001, noise_scheduler: flowmatch, switch_boundary_every: 10}}
       save: {{save_every: 250}}
       sample: {{sample_every: 100, prompts: [a cat]}}
       model: {{name_or_path: m, arch: "{}", model_kwargs: {{{}}}}}
 )",
-                                  network, arch, kwargs),
+                                  network, datasets, arch, kwargs),
                       "job.yaml", {.plugins = &plugins});
+}
+
+// A model that is both is one that goes on from pictures where all clips are to be.
+TEST(AiToolkit, ClipsMayBeginWithTheirFirstFrame) {
+  const auto variant = [](const char* arch, const char* datasets) {
+    return read_job(arch, "", "", datasets).model.given.at("variant").text;
+  };
+  EXPECT_EQ(variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: true}, {folder_path: photos}"),
+            "wan2.2-ti2v-5b-i2v");
+  EXPECT_EQ(variant("wan22_5b", "{folder_path: a, num_frames: 5}"), "wan2.2-ti2v-5b");
+  EXPECT_EQ(variant("wan22_5b", "{folder_path: photos, do_i2v: true}"), "wan2.2-ti2v-5b") << "no clips";
+  const Config always = read_job("wan22_14b_i2v", "", "", "{folder_path: a, num_frames: 5, do_i2v: true}");
+  EXPECT_EQ(always.model.given.at("variant").text, "wan2.2");
+  EXPECT_THAT(always.notes, testing::Contains(HasSubstr("datasets[].do_i2v: passed over: a wan22_14b_i2v is")));
+  EXPECT_THAT(error_of([&] {
+                variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: true}, {folder_path: b, num_frames: 5}");
+              }),
+              HasSubstr("some datasets of clips have do_i2v: true and others do not"));
+  EXPECT_THAT(error_of([&] { variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: perhaps}"); }),
+              HasSubstr("expected true or false, found"));
 }
 
 TEST(ExpertJobs, OfAiToolkitDivideTheirSteps) {

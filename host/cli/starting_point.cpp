@@ -167,10 +167,10 @@ void sample_from_first(const Recipe& recipe, Config& config, KeyComments& commen
     if (!problems.empty()) fail(Code::data, "{}", problems.front());
     config.sample.images[key] = {{.text = files.front().string()}};
   }
-  if (recipe.shown_first_frames()) {
+  if (const ImageKeys keys = recipe.image_keys_of_samples(); recipe.shown_first_frames() && !keys.needed.empty()) {
     config.sample.prompts.clear();
-    comments["sample.prompts"] = fmt::format("a sample begins with a picture: with images: {{{}: start.png}}",
-                                             *recipe.image_keys_of_samples().needed.begin());
+    comments["sample.prompts"] =
+        fmt::format("a sample begins with a picture: with images: {{{}: start.png}}", *keys.needed.begin());
   }
   if (!recipe.inpaints()) return;
   if (dataset.images.contains(inpaint_mask_key)) {

@@ -59,7 +59,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
     {"datasets[].fast_image_size", "images are read whole once"},
     {"datasets[].trim_auto_frame_count_tail", only_with},
-    {"datasets[].do_i2v", "whether a model is shown what a clip begins with follows from its weights"},
     {"datasets[].do_audio", sound},
     {"datasets[].audio_normalize", sound},
     {"datasets[].audio_preserve_pitch", sound},
@@ -270,6 +269,11 @@ void apply_square_crop(Acting& on, const yaml::Node& value) {
 }
 
 const Switch switch_table[] = {
+    {"datasets[].do_i2v",
+     [](Acting& on, const yaml::Node& value) { on.dataset->do_i2v = on.flag(value).value_or(false); },
+     "true, for clips and with an arch that is text- and image-to-video: the model goes on from the first frame of "
+     "each. "
+     "Of other models it follows from their weights."},
     {"datasets[].square_crop", apply_square_crop,
      "true, with buckets: buckets: false without random_crop and random_scale, the square in the middle."},
     {"train.force_first_sample",

@@ -116,7 +116,8 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
     }
     case Source::image:
     case Source::inpaint:
-    case Source::first_frame: {
+    case Source::first_frame:
+    case Source::given: {
       std::vector<const HostTensor*> parts;
       for (const InputRow& row : rows) {
         const auto found = row.images.find(name);
@@ -162,8 +163,12 @@ NamedTensors DenoiserInputs::pattern_images(const Sizes& sizes) const {
       out.emplace(
           name,
           made_up({1, h, w, spec.of == inpaint_mask_key ? latents.downscale * latents.downscale : latents.channels}));
-    if (spec.source == Source::first_frame)
-      out.emplace(name, made_up(latent_shape(latents, sizes, 1, latents.channels)));
+    if (spec.source == Source::given) out.emplace(name, made_up({1}));
+    if (spec.source == Source::first_frame) {
+      Sizes shown = sizes;
+      if (spec.starts) shown["time"] = 1;
+      out.emplace(name, made_up(latent_shape(latents, shown, 1, latents.channels)));
+    }
     if (spec.source != Source::image) continue;
     switch (spec.image) {
       case InputSpec::Image::latents: out.emplace(name, made_up({1, h, w, latents.channels})); break;

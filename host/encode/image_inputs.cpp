@@ -4,6 +4,7 @@
 #include <array>
 
 #include "data/inpaint_mask.h"
+#include "encode/latent_shape.h"
 
 namespace lh {
 namespace {
@@ -38,6 +39,16 @@ HostTensor by_place(const std::vector<uint8_t>& mask, const Bucket& size, int64_
   return out;
 }
 
+// Of a sample that is trained on its own, of others the picture that they may have.
+bool is_given(const InputSpec& first_frame, const ImageFiles& images, const ImageCut& own) {
+  return !own.file.path.empty() || images.contains(first_frame.of);
+}
+
+ImageCut cut_of(const InputSpec& first_frame, const ImageFiles& images, ImageCut own) {
+  if (first_frame.starts) own.bucket.frames = 1;
+  return first_frame_cut(first_frame.of, images, own);
+}
+
 }  // namespace
 
 ImageCut further_cut(const ImageFile& file, const ImageCut& own) {
@@ -57,7 +68,7 @@ std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Ima
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
       cuts.push_back(further_cut(images.at(spec.of), own));
     if (spec.source == Source::inpaint && spec.of == inpaint_image_key) cuts.push_back(own);
-    if (spec.source == Source::first_frame) cuts.push_back(first_frame_cut(spec.of, images, own));
+    if (spec.source == Source::first_frame && is_given(spec, images, own)) cuts.push_back(cut_of(spec, images, own));
   }
   return cuts;
 }
@@ -95,7 +106,14 @@ NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Ra
     if (spec.source == Source::inpaint)
       out.emplace(name, spec.of == inpaint_mask_key ? by_place(inpaint_mask(own), own.bucket, recipe_.latents.downscale)
                                                     : left_by_mask(own, posterior));
-    if (spec.source == Source::first_frame) out.emplace(name, latents_.mean(first_frame_cut(spec.of, images, own)));
+    if (spec.source == Source::given)
+      out.emplace(name, HostTensor::from_floats({1}, std::array{is_given(spec, images, own) ? 1.0f : 0.0f}));
+    if (spec.source == Source::first_frame) {
+      const LatentSpec& latents = recipe_.latents;
+      const ImageCut cut = cut_of(spec, images, own);
+      const Shape shape = latent_shape(latents, latent_sizes(latents, cut.bucket), 1, latents.channels);
+      out.emplace(name, is_given(spec, images, own) ? latents_.mean(cut) : HostTensor(Desc{DType::f32, shape}));
+    }
     if (spec.source != Source::image) continue;
     const ImageCut cut = further_cut(images.at(spec.of), own);
     if (spec.image == InputSpec::Image::latents) {

@@ -42,6 +42,10 @@ bool Recipe::shown_first_frames() const {
          std::ranges::any_of(pictures, [](const auto& picture) { return picture.second.first_frame; });
 }
 
+int64_t Recipe::given_times() const {
+  return std::ranges::any_of(inputs, [](const auto& input) { return input.second.starts; }) ? 1 : 0;
+}
+
 std::set<std::string> Recipe::encoders() const {
   std::set<std::string> all;
   for (const auto& [encoder, spec] : tokenizers) all.insert(encoder);
@@ -55,7 +59,8 @@ void Recipe::keep_images(const std::set<std::string>& keys) {
     if (out) left_out.insert(item.second.of);
     return out;
   };
-  std::erase_if(inputs, is_out);
+  std::erase_if(inputs,
+                [&](const auto& item) { return item.second.source == InputSpec::Source::image && is_out(item); });
   std::erase_if(pictures, is_out);
 }
 
@@ -77,7 +82,7 @@ ImageKeys Recipe::image_keys_of_samples() const {
   if (keys.inpaint) keys.needed.insert({inpaint_image_key, inpaint_mask_key});
   keys.inpaint = false;
   for (const auto& [name, spec] : inputs)
-    if (spec.source == InputSpec::Source::first_frame) keys.needed.insert(spec.of);
+    if (spec.source == InputSpec::Source::first_frame) (spec.optional ? keys.possible : keys.needed).insert(spec.of);
   for (const auto& [name, spec] : pictures)
     if (spec.first_frame) keys.needed.insert(spec.of);
   return keys;

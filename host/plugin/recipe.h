@@ -55,6 +55,7 @@ struct InputSpec {
     constant,     // f32 [B]
     inpaint,      // which part of an image is to be painted anew, or what is there beside it
     first_frame,  // what a clip begins with
+    given,        // f32 [B]: 1 of samples that have that, else 0
   };
   enum class Image { latents, pixels, mask };
   // A number of the image, or a constant where `name` is empty.
@@ -65,13 +66,16 @@ struct InputSpec {
 
   Source source = Source::constant;
   std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key; inpaint:
-                           // inpaint_mask_key or inpaint_image_key; first_frame: the key of samples
+                           // inpaint_mask_key or inpaint_image_key; first_frame and given: the key of samples
   std::string mask;        // conditioner: the output, i32 [1, L], that says which of the rows are there; empty: all
   int64_t round = 1;       // conditioner with a mask: rows are padded to a multiple of this
   bool per_token = false;  // noise levels: f32 [B, tokens]
   std::vector<Number> numbers;  // sizes
   Image image = Image::latents;
-  bool optional = false;     // image: the model can do without; it is an input of runs that have images of its key
+  // image: the model can do without; it is an input of runs that have images of its key. first_frame: samples can, and
+  // then it is zeros.
+  bool optional = false;
+  bool starts = false;       // first_frame: its latents alone, in place of the first of the noisy ones
   double value = 0;          // constant; guidance: the number below 0 that is none, where the model has one
   std::string text() const;  // "conditioner.text", as the recipe has it
   // Depends on the prompt.
@@ -186,9 +190,10 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;                     // one of the inputs is a distilled guidance strength
-  bool inpaints() const;                   // and to some the part of an image that is to be painted anew
-  bool shown_first_frames() const;         // and to some what a clip begins with
+  bool guided() const;              // one of the inputs is a distilled guidance strength
+  bool inpaints() const;            // and to some the part of an image that is to be painted anew
+  bool shown_first_frames() const;  // and to some what a clip begins with
+  int64_t given_times() const;      // places of time, from the first, that are not noisy: nothing is learnt of them
   std::set<std::string> encoders() const;  // components of the conditioner: those that read and those that see
   // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run
   // has.

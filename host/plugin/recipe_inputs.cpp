@@ -33,6 +33,7 @@ constexpr SourceName source_names[] = {
     {"image", Source::image, true},
     {"inpaint", Source::inpaint, true},
     {"first_frame", Source::first_frame, true},
+    {"given", Source::given, true},
     {"constant", Source::constant, false},
 };
 
@@ -108,6 +109,11 @@ InputSpec read_input(const Strict& in, const std::string& name, const yaml::Node
       in.set(node, "optional", out.optional);
       break;
     }
+    case Source::first_frame:
+      in.check_fields(node, what, {"source", "as", "optional"});
+      if (const yaml::Node* as = node.find("as")) out.starts = in.choice(*as, "as", {"clip", "start"}) == "start";
+      in.set(node, "optional", out.optional);
+      break;
     case Source::inpaint:
       in.check_fields(node, what, {"source"});
       if (out.of != inpaint_mask_key && out.of != inpaint_image_key)
@@ -146,6 +152,11 @@ std::map<std::string, InputSpec> read_inputs(const Strict& in, const yaml::Node&
   }
   for (const auto& [name, value] : node.entries) {
     const InputSpec& spec = inputs.at(name.text);
+    const auto shows_it = [&](const auto& other) {
+      return other.second.source == Source::first_frame && other.second.of == spec.of;
+    };
+    if (spec.source == Source::given && std::ranges::none_of(inputs, shows_it))
+      in.wrong(value, fmt::format("`{}`: expected an input first_frame.{} beside it", spec.text(), spec.of));
     if (spec.source != Source::mask && spec.source != Source::lengths) continue;
     const auto of = inputs.find(spec.of);
     if (of == inputs.end() || of->second.source != Source::conditioner || of->second.mask.empty())

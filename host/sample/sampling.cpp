@@ -72,6 +72,7 @@ std::vector<ImageFiles> images_of(const SampleConfig& config, const Recipe& reci
            paths[0].place(), key, all.size(), paths.size());
     for (size_t i = 0; i < all.size(); ++i) {
       const auto own = config.prompts[i].images.find(key);
+      if (own == config.prompts[i].images.end() && !for_all && !keys.needed.contains(key)) continue;
       if (own == config.prompts[i].images.end() && !for_all)
         fail(Code::config, "sample.prompts: \"{}\" has no image `{}`, but others have", config.prompts[i].prompt, key);
       const GivenValue& path = own != config.prompts[i].images.end() ? own->second : paths[paths.size() == 1 ? 0 : i];

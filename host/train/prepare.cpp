@@ -224,6 +224,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .loss = config.train.loss,
                    .weighted = objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = masked(),
+                   .given_times = model.recipe().given_times(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = train_text,
@@ -406,7 +407,7 @@ std::string Prepared::report_data(bool whole) const {
   if (painted > 0)
     lines +=
         fmt::format("  inpaint  {} samples by masks of theirs, {} by masks that are drawn\n", painted - drawn, drawn);
-  if (stills > 0 && model.recipe().shown_first_frames())
+  if (stills > 0 && model.recipe().shown_first_frames() && model.recipe().given_times() == 0)
     lines += fmt::format("  stills   {} samples are one frame, all of which the model is shown\n", stills);
   if (!dataset.not_read.empty())
     lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
