@@ -11,6 +11,7 @@
 #include "support/anima_shapes.h"
 #include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
+#include "support/hidream_shapes.h"
 #include "support/ideogram4_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
@@ -219,6 +220,8 @@ class SmallModels {
     if (name == "ideogram4") return {{"model.name_or_path", file(name, write_small_ideogram4)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
+    if (name == "hidream")
+      return {{"model.name_or_path", file(name, write_small_hidream)}, short_text(32), words("llama_small")};
     if (name == "ernie_image")
       return {{"model.name_or_path", file(name, write_small_ernie_image)}, words("mistral_small")};
     if (name == "wan")
@@ -509,6 +512,16 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}},
             {},
             {"plugin: \"lumina2\"", "timestep_type: \"linear_shift\""}},
+        Job{"hidream",
+            "hidream",
+            true,
+            {tight,
+             {{"model.arch", "hidream"},
+              {"train.timestep_type", "shift"},
+              {"network.network_kwargs", {{"ignore_if_contains", {"ff_i.experts", "ff_i.gate"}}}},
+              {"sample.guidance_scale", 4}}},
+            {},
+            {"plugin: \"hidream\"", "timestep_type: \"linear_shift\"", "ff_i.experts"}},
         Job{"ernie_image",
             "ernie_image",
             true,
@@ -601,12 +614,10 @@ struct Refused {
 TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
   const char* none = "; those that are here train anima, chroma, ernie_image, flex1, flux, flux2, ";
   const Refused rows[] = {
-      {"hidream",
-       {{"model.arch", "hidream"},
-        {"model.extras_name_or_path", "m"},
-        {"model.model_kwargs", {{"llama_model_path", "l"}}},
-        {"train.timestep_type", "shift"}},
-       none},
+      {"hidream_llama",
+       {{"model.arch", "hidream"}, {"model.model_kwargs", {{"llama_model_path", "l"}}}},
+       "model.model_kwargs: not supported: give settings of the model by their own keys"},
+      {"hidream_e1", {{"model.arch", "hidream_e1"}}, none},
       {"omnigen2", {{"model.arch", "omnigen2"}}, none},
       {"wan22",
        {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", false}, {"train_low_noise", false}}}},

@@ -91,13 +91,13 @@ TEST(Inspect, EncodersAlone) {
     size_t parts = 1;  // components whose file it could be, the named one first
   };
   const Row rows[] = {
-      {"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "lumina2", "sd35", "z_image"}},
+      {"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "hidream", "lumina2", "sd35", "z_image"}},
       {"clip_l.safetensors",
        "clip_l",
        "clip_path",
        {"flux", "hunyuan_video1", "sd35", "sdxl"},
-       2},                                                                     // and of sd15, which calls it otherwise
-      {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "sd35"}, 2}};  // and byt5 of hunyuan_image
+       2},  // and of sd15, which calls it otherwise
+      {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "hidream", "sd35"}, 2}};  // and byt5 of hunyuan_image
   for (const Row& row : rows) {
     const CheckpointReport report = inspect_checkpoint(built_plugins(), toy_folder() / row.file);
     EXPECT_EQ(report.plugin, "") << row.file;

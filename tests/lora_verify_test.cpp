@@ -127,6 +127,9 @@ constexpr Written formats[] = {
     {"anima", "anima_tiny", "kohya", 0, 0, everything},
     {"anima", "anima_tiny", "comfyui", 0, everything, everything},
     {"anima", "anima_tiny", "diffusers", everything, everything, 0},
+    {"hidream", "hidream_tiny", "kohya", 0, no_program, everything},
+    {"hidream", "hidream_tiny", "comfyui", 0, no_program, everything},  // diffusers refuses an alpha
+    {"hidream", "hidream_tiny", "diffusers", 0, no_program, 0},
     {"hunyuan_image", "hunyuan_image_tiny", "kohya", 0, 3 * 14, everything},  // 6 of the mlps and modulations; outside
     {"hunyuan_image", "hunyuan_image_tiny", "comfyui", 0, everything, everything},
     {"hunyuan_image", "hunyuan_image_tiny", "diffusers", everything, everything, 0},
@@ -382,6 +385,12 @@ constexpr Foreign foreign[] = {
     {"anima", "anima_tiny", "lora_unet_blocks_0_self_attn_q_proj", "blocks.0.self_attn.q_proj", "comfyui kohya",
      "lora_down+alpha"},
     {"anima", "anima_tiny", "lora_unet_blocks_0_mlp_layer2", "blocks.0.mlp.layer2", "comfyui", "loha"},
+    {"hidream", "hidream_tiny", "diffusion_model.double_stream_blocks.0.block.ff_i.experts.3.w1",
+     "double_stream_blocks.0.block.ff_i.experts.3.w1", "comfyui diffusers ai-toolkit"},
+    {"hidream", "hidream_tiny", "transformer.single_stream_blocks.1.block.attn1.to_out",
+     "single_stream_blocks.1.block.attn1.to_out", "comfyui diffusers ai-toolkit"},
+    {"hidream", "hidream_tiny", "lycoris_caption_projection_2_linear", "caption_projection.2.linear", "comfyui",
+     "lora_down+alpha"},
     {"hunyuan_image", "hunyuan_image_tiny", "lora_unet_double_blocks_0_img_mlp_fc1", "double_blocks.0.img_mlp.0",
      "kohya", "lora_down+alpha"},
     {"hunyuan_image", "hunyuan_image_tiny", "lora_unet_single_blocks_0_modulation_linear",
