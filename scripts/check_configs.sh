@@ -100,6 +100,21 @@ lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
 gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
 ltx2_keys 48 4096 3840 49 >"$work/ltx2.json"
 gemma2_keys 48 3840 4096 2048 15360 262208 256 >"$work/gemma3.json"
+hidream_transformer_keys 16 32 2560 4096 4096 2048 6912 3584 >"$work/hidream.json"
+llm_keys 32 4096 14336 128256 >"$work/llama31.json"
+clip_keys() { # clip_keys LAYERS WIDTH POSITIONS: with a projection to its own width
+  local list= layer name
+  tensor text_model.embeddings.token_embedding.weight "49408, $2"; tensor text_model.embeddings.position_embedding.weight "$3, $2"
+  for layer in $(seq -f text_model.encoder.layers.%g 0 $(($1 - 1))); do
+    for name in layer_norm1 layer_norm2; do tensor $layer.$name.weight $2; tensor $layer.$name.bias $2; done
+    for name in q_proj k_proj v_proj out_proj; do linear $layer.self_attn.$name $2 $2; done
+    linear $layer.mlp.fc1 $((4 * $2)) $2; linear $layer.mlp.fc2 $2 $((4 * $2))
+  done
+  tensor text_model.final_layer_norm.weight $2; tensor text_model.final_layer_norm.bias $2; tensor text_projection.weight "$2, $2"
+  print_keys
+}
+clip_keys 12 768 248 >"$work/clip_l_hidream.json"
+clip_keys 32 1280 218 >"$work/clip_g_hidream.json"
 hunyuan_image_transformer_keys 20 40 3584 3584 1472 >"$work/hunyuan_image.json"
 hunyuan_image_vae_keys 128 >"$work/hunyuan_image_vae.json"
 hunyuan_video1_transformer_keys 20 40 3072 4096 768 >"$work/hunyuan_video1.json"
@@ -171,7 +186,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -208,6 +223,10 @@ lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
 ltx-2-19b-dev ltx2
 gemma_3_12B_it gemma3
+hidream_i1_full_fp16 hidream
+clip_l_hidream clip_l_hidream
+clip_g_hidream clip_g_hidream
+llama_3.1_8b_instruct_fp8_scaled llama31
 hunyuanimage2.1_bf16 hunyuan_image
 hunyuan_image_2.1_vae_fp16 hunyuan_image_vae
 hunyuan_video_t2v_720p_bf16 hunyuan_video1
@@ -285,6 +304,7 @@ mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/mode
 cp -r "$root/tests/data/gemma_small" "$work/models/gemma3_tokenizer"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/tests/data/llama_small" "$work/models/llama3_tokenizer"
+cp -r "$root/tests/data/llama_small" "$work/models/llama31_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

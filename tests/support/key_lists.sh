@@ -244,6 +244,30 @@ ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER 
 
 # The transformers of HunyuanImage 2.1 and both HunyuanVideos under their original names, their autoencoders and their reader
 # of glyphs.
+hidream_transformer_keys() { # hidream_transformer_keys DOUBLES SINGLES HIDDEN T5 LLAMA POOLED EXPERT SHARED
+  local h=$3 list= i kind ends end block name
+  swiglu() { linear $1.w1 $2 $h no; linear $1.w3 $2 $h no; linear $1.w2 $h $2 no; } # swiglu MODULE INNER
+  linear x_embedder.proj $h 64; linear final_layer.linear 64 $h; linear final_layer.adaLN_modulation.1 $((2 * h)) $h
+  linear t_embedder.timestep_embedder.linear_1 $h 256; linear t_embedder.timestep_embedder.linear_2 $h $h
+  linear p_embedder.pooled_embedder.linear_1 $h $6; linear p_embedder.pooled_embedder.linear_2 $h $h
+  for ((i = 0; i < $1 + $2; i++)); do
+    linear caption_projection.$i.linear $h $5 no
+    if ((i < $1)); then kind=double block=double_stream_blocks.$i.block; else kind=single block=single_stream_blocks.$((i - $1)).block; fi
+    linear $block.adaLN_modulation.1 $(((i < $1 ? 12 : 6) * h)) $h
+    ends=("")
+    [ $kind = single ] || ends+=(_t)
+    for end in "${ends[@]}"; do
+      for name in to_q to_k to_v to_out; do linear $block.attn1.$name$end $h $h; done
+      for name in q_rms_norm k_rms_norm; do tensor $block.attn1.$name$end.weight $h; done
+    done
+    tensor $block.ff_i.gate.weight "4, $h"
+    for name in experts.{0,1,2,3}; do swiglu $block.ff_i.$name $7; done
+    swiglu $block.ff_i.shared_experts $8
+    [ $kind = single ] || swiglu $block.ff_t $7
+  done
+  linear caption_projection.$i.linear $h $4 no
+  print_keys
+}
 hunyuan_image_transformer_keys() { # hunyuan_image_transformer_keys DOUBLES SINGLES HIDDEN TEXT GLYPHS
   local list=
   tensor img_in.proj.weight "$3, 64, 1, 1"; linear final_layer.linear 64 $3
