@@ -16,6 +16,7 @@
 #include "plugin/call.h"
 #include "plugin/model.h"
 #include "plugin/optimizer.h"
+#include "run/usual_rate.h"
 #include "support/device.h"
 #include "support/model_files.h"
 #include "support/paths.h"
@@ -119,6 +120,7 @@ TEST(Abi, LoaderReadsStructsOfTheFirstMinor) {
   ASSERT_EQ(plugin.samplers().size(), 1u);
   const Registry registry({}, {library});
   const Optimizer rule(registry, "cut_optimizer", {});
+  EXPECT_EQ(usual_rate(registry, "cut_optimizer"), std::nullopt);
   std::vector<std::string> known;
   EXPECT_TRUE(rule.build_pass(0, {.shape = {4}}, known).outputs.contains("p"));
   ASSERT_EQ(plugin.schedules().size(), 1u);

@@ -34,7 +34,9 @@ const std::string flow = "train: {noise_scheduler: flowmatch}\n    ";
 
 Config read(const std::string& process) {
   spdlog::set_level(spdlog::level::warn);
-  return parse_config(job(process), "job.yaml");
+  return parse_config(job(process), "job.yaml", {.usual_rate = [](const std::string& optimizer) {
+                        return optimizer == "prodigy" ? std::optional(1.0) : std::nullopt;
+                      }});
 }
 
 std::string error_of(const std::string& text) {

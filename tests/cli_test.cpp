@@ -83,6 +83,18 @@ TEST_F(Cli, ShortFormNeedsNoFile) {
   EXPECT_TRUE(options.dry_run);
 }
 
+TEST_F(Cli, RateFollowsTheOptimizer) {
+  const auto rate = [&](std::vector<const char*> more) {
+    more.insert(more.begin(), {"train", "--config", config_.c_str()});
+    return parse(more).config;
+  };
+  EXPECT_EQ(rate({}).train.lr, 1e-4);
+  EXPECT_EQ(rate({"--optimizer", "prodigy"}).train.lr, 1);
+  const Config low = rate({"--optimizer", "prodigy", "--lr", "1e-4"});
+  EXPECT_EQ(low.train.lr, 1e-4);
+  EXPECT_THAT(low.notes, ElementsAre(HasSubstr("lr 0.0001 is far below 1, which is usual for prodigy")));
+}
+
 TEST_F(Cli, FlagsOverrideTheFile) {
   const Options options = parse({"train", "--config", config_.c_str(), "--steps", "9", "--resolution", "256"});
   EXPECT_EQ(options.config.train.steps, 9);

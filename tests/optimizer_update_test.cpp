@@ -1,11 +1,16 @@
 // Updates as a whole: what an optimizer may not do, tensors that are stacked, states that go on, and what all of it
 // costs.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
+#include "config/load.h"
+#include "config/run_settings.h"
+#include "plugin/descriptors.h"
+#include "run/usual_rate.h"
 #include "support/given_options.h"
 #include "support/golden.h"
 #include "support/graph_run.h"
@@ -127,6 +132,51 @@ TEST(Optimizers, AreFoundByTheNamesThatPeopleUse) {
                                           {"Lion8bit", "lion8bit"}})
     EXPECT_EQ(Optimizer(built_plugins(), name, {}).id(), id) << name;
   EXPECT_THAT(error_of([] { Optimizer(built_plugins(), "prodgy", {}); }), HasSubstr("Did you mean prodigy?"));
+}
+
+// Those that find their own step size are given 1; a rate that somebody gave stays, and is spoken of.
+TEST(Optimizers, HaveTheRateThatPeopleGiveThem) {
+  const auto train_of = [](const std::string& keys) {
+    return parse_config("model: {name_or_path: x}\ndatasets: [{folder_path: d}]\ntrain: {" + keys + "}\n", "c.yaml")
+        .train;
+  };
+  const auto filled = [&](const std::string& keys) {
+    TrainSection train = train_of(keys);
+    fill_rates(built_plugins(), train);
+    return train;
+  };
+  EXPECT_EQ(filled("optimizer: adamw").lr, 1e-4);
+  EXPECT_EQ(filled("optimizer: Prodigy").lr, 1);
+  EXPECT_EQ(filled("optimizer: dadaptation, lr: null").lr, 1);
+  EXPECT_EQ(filled("optimizer: muon_keller").lr, 0.02);
+  EXPECT_EQ(filled("optimizer: prodigy, lr: 1e-4").lr, 1e-4);
+  const TrainSection phased = filled("optimizer: prodigy, phases: [{until: 5, optimizer: adamw}, {}]");
+  EXPECT_EQ(RunSettings(phased, 0).train().lr, 1e-4);
+  EXPECT_EQ(RunSettings(phased, 5).train().lr, 1);
+
+  const auto said = [&](const std::string& keys) {
+    return fmt::format("{}", fmt::join(low_rates(built_plugins(), train_of(keys), "c.yaml:3:9: "), "\n"));
+  };
+  EXPECT_EQ(said("optimizer: prodigy, lr: 1e-4"),
+            "c.yaml:3:9: train: lr 0.0001 is far below 1, which is usual for prodigy: so it learns next to nothing. "
+            "Leave it out, or set it to 1");
+  EXPECT_EQ(said("optimizer: prodigy, lr: 0.5"), "");
+  EXPECT_EQ(said("optimizer: adamw, lr: 1e-7"), "");
+  EXPECT_THAT(said("optimizer: prodigy, lr: 1, train_text_encoder: true, text_encoder_lr: 5e-5"),
+              HasSubstr("train: text_encoder_lr 5e-05 is far below 1"));
+  EXPECT_THAT(said("lr: 1e-4, phases: [{until: 5}, {optimizer: prodigy}]"),
+              HasSubstr("c.yaml:3:40: train.phases: lr 0.0001 is far below 1"));
+}
+
+TEST(Optimizers, RateThatNobodyCanSetIsRefused) {
+  lh_optimizer rule = *built_plugins().optimizer("adamw").descriptor;
+  rule.learning_rate = 0.5;
+  EXPECT_NO_THROW(check_descriptor(rule, "x.so", LH_OPTIMIZER_FACTORY, 0));
+  for (const double rate : {-1.0, 1e3, std::nan("")}) {
+    rule.learning_rate = rate;
+    EXPECT_THAT(error_of([&] { check_descriptor(rule, "x.so", LH_OPTIMIZER_FACTORY, 0); }),
+                HasSubstr("x.so: lh.optimizer/2 'adamw' has learning_rate"));
+  }
 }
 
 // A rule's own mistake in options is the user's; the host's checks are options_test's.
@@ -346,16 +396,19 @@ const std::map<std::string, std::string> sources{
     {"sgd", "torch.optim.SGD"}};
 
 std::string reference() {
-  std::string table = "\n| `optimizer` | also known as | formula | state bytes a parameter |\n|---|---|---|---|\n",
-              options;
+  std::string
+      table =
+          "\n| `optimizer` | also known as | formula | usual `lr` | state bytes a parameter |\n|---|---|---|---|---|\n",
+      options;
   for (const auto& plugin : built_plugins().plugins()) {
     if (std::string(plugin->entry().id) != "optim") continue;
     for (const lh_optimizer* rule : plugin->optimizers()) {
       std::vector<std::string> names;
       for (const char* const* name = rule->names; name != nullptr && *name != nullptr; ++name)
         names.push_back(fmt::format("`{}`", *name));
-      table += fmt::format("| `{}` | {} | {} | {:.2f} |\n", rule->id, fmt::join(names, ", "), sources.at(rule->id),
-                           state_bytes(rule->id));
+      table +=
+          fmt::format("| `{}` | {} | {} | {} | {:.2f} |\n", rule->id, fmt::join(names, ", "), sources.at(rule->id),
+                      usual_rate(built_plugins(), rule->id).value_or(TrainSection::usual_lr), state_bytes(rule->id));
       options += fmt::format("\n### {}\n\n| option | value | default | meaning |\n|---|---|---|---|\n", rule->id);
       for (const OptionSpec& spec : read_options(rule->options, rule->id))
         options += fmt::format(

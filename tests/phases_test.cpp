@@ -351,6 +351,7 @@ TEST(Ctl, MistakesAreAnsweredAndTheRunGoesOn) {
     EXPECT_THAT(result.output, HasSubstr(want));
   }
   EXPECT_TRUE(after_step_zero(run).empty());
+  EXPECT_THAT(ctl(run, {"set", "optimizer=prodigy"}).output, HasSubstr("is far below 1, which is usual for prodigy"));
   EXPECT_THAT(ctl(run, {"resume"}).output, HasSubstr("goes on with step"));
   expect_trained(process.wait());
   EXPECT_EQ(ctl(run, {"status"}).code, 4);

@@ -16,11 +16,13 @@
 #include "config/schedule_params.h"
 #include "config/value.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "data/image_formats.h"
 #include "data/video.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
 #include "plugin/published.h"
+#include "run/usual_rate.h"
 #include "train/device_groups.h"
 #include "world/world.h"
 
@@ -175,6 +177,23 @@ bool model_is_optional(const std::string& command) {
   return command == "convert" || command == "resize" || command == "check";
 }
 
+// For files of ai-toolkit, whose rule of such optimizers goes by it.
+std::function<std::optional<double>(const std::string&)> usual_rates_of(const Registry& registry) {
+  return [&registry](const std::string& optimizer) { return usual_rate(registry, optimizer); };
+}
+
+// A rate that is far below what its optimizer wants is no mistake, and costs a run: it is said, and stays with the
+// configuration.
+void note_low_rates(const Arguments& raw, const fs::path& file, const Registry& registry, Config& config) {
+  const auto flag = raw.values.find("--lr");
+  const bool by_flag = flag != raw.values.end() && !flag->second.empty();
+  for (const std::string& text :
+       low_rates(registry, config.train, by_flag || file.empty() ? "" : place_in(file, {"train", "lr"}))) {
+    log_info("{}", text);
+    config.notes.push_back(text);
+  }
+}
+
 // What is to be checked stands as a word: a folder of images, or a configuration.
 void apply_checked(Arguments& raw) {
   if (raw.input.empty()) return;
@@ -203,6 +222,7 @@ std::string plugin_asked_for(const FirstLook& look) {
 void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
   const bool needs_data = options.command == "train" || options.command == "check";
   const bool datasets = needs_data || options.command == "plan";
+  const bool trains = datasets || options.command == "bench";
   if (options.command == "check") apply_checked(raw);
   if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
     fail(Code::config, "--fp16, --bf16, --fp32 and --dtype exclude each other");
@@ -217,7 +237,8 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty() && options.command != "check",
          .datasets = needs_data && raw.datasets.empty(),
          .plugins = &plugins,
-         .wrong_name = part_names_of(options.command, options.registry.get())});
+         .wrong_name = part_names_of(options.command, options.registry.get()),
+         .usual_rate = trains ? usual_rates_of(*options.registry) : nullptr});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";
@@ -231,6 +252,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
               : is_lora_tool(options.command) ? lora_file_flags()
                                               : train_flags(),
               raw.values, config);
+  if (trains) fill_rates(*options.registry, config.train);
 
   if (made_up) {
     if (!config.model.name_or_path.empty())
@@ -244,6 +266,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
   check_schedules(config.train);
+  if (options.command == "train") note_low_rates(raw, schema::expand_home(raw.config_file), *options.registry, config);
   if (options.command == "train" && config.train.max_train_epochs == 0)
     warn_of_long_schedules(config.train,
                            config.train.lr_scheduler_params.empty()
@@ -262,7 +285,10 @@ void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options&
     if (!raw.model.empty() || !raw.datasets.empty() || !raw.purpose.empty())
       fail(Code::config, "init: --from converts a configuration that has a model and data: leave the others out");
     init.from = schema::expand_home(raw.from);
-    config = load_config(init.from, schema::expand_home(raw.dataset_config), {.plugins = &plugins});
+    config = load_config(init.from, schema::expand_home(raw.dataset_config),
+                         {.plugins = &plugins, .usual_rate = usual_rates_of(*options.registry)});
+    fill_rates(*options.registry, config.train);
+    note_low_rates(raw, init.from, *options.registry, config);
     return;
   }
   if (!raw.dataset_config.empty()) fail(Code::config, "init: --dataset-config belongs to --from FILE.toml");
@@ -286,6 +312,7 @@ void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options&
   for (const auto& [key, value] : raw.given)
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
   apply_flags(init_flags(), raw.values, config);
+  fill_rates(*options.registry, config.train);
 }
 
 }  // namespace

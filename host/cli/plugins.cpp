@@ -12,6 +12,7 @@
 #include "plugin/plugin_model.h"
 #include "plugin/recipe.h"
 #include "plugin/registry.h"
+#include "run/usual_rate.h"
 
 namespace lh {
 namespace {
@@ -106,7 +107,9 @@ int run_plugins(const Options& options) {
     }
     for (const lh_optimizer* optimizer : plugin->optimizers()) {
       fmt::print("  optimizer  {}\n", optimizer->id);
-      if (options.verbose) print_options(optimizer->options, fmt::format("optimizer '{}'", optimizer->id));
+      if (!options.verbose) continue;
+      if (const auto rate = usual_rate(registry, optimizer->id)) fmt::print("    usual lr: {}\n", *rate);
+      print_options(optimizer->options, fmt::format("optimizer '{}'", optimizer->id));
     }
     for (const lh_adapter* adapter : plugin->adapters()) {
       fmt::print("  adapter    {}\n", adapter->id);

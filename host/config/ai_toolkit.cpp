@@ -209,7 +209,8 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
           "here. Use constant_with_warmup with lr_scheduler_params: {warmup_steps: N}");
 }
 
-void settle(Config& config, const Node& process, const std::vector<PluginKeys>* plugins) {
+void settle(Config& config, const Node& process, const std::vector<PluginKeys>* plugins,
+            const std::function<std::optional<double>(const std::string&)>& usual_rate) {
   for (DatasetConfig& dataset : config.datasets) {
     if (dataset.shuffle_tokens == "true") dataset.shuffle_tokens = "all";
     if (dataset.random_scale && (dataset.buckets || !dataset.random_crop)) {
@@ -229,13 +230,14 @@ void settle(Config& config, const Node& process, const std::vector<PluginKeys>* 
   settle_optimizer(config.train, process);
   settle_experts(config, plugins);
   TrainSection& train = config.train;
-  const std::string id = lower(train.optimizer);
-  if ((id.starts_with("prodigy") || id.starts_with("dadapt")) && train.lr < 0.1) {
+  // There it is those whose name begins with prodigy or dadapt.
+  const std::optional<double> usual = usual_rate ? usual_rate(train.optimizer) : std::nullopt;
+  if (usual && train.learning_rate() < *usual / 10) {
     config.notes.push_back(
-        fmt::format("train.lr: {} is 1 for {}, as in ai-toolkit, whose rule for this optimizer is "
-                    "that rates below 0.1 are 1",
-                    train.lr, train.optimizer));
-    train.lr = 1;
+        fmt::format("train.lr: {} is {} for {}, as in ai-toolkit, whose rule for this optimizer is "
+                    "that rates below {} are {}",
+                    train.learning_rate(), *usual, train.optimizer, *usual / 10, *usual));
+    train.lr = usual;
   }
   const std::string& kept = config.model.dtype;
   if (kept != "auto" && !quantised_dtype(kept)) config.model.dtype = "auto";  // there it always is train.dtype

@@ -2,6 +2,8 @@
 // others. docs/from-ai-toolkit.md tells users.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,8 @@ DatasetConfig dataset_defaults();
 // Keys that mean something else there than here: what is wrong is added to `problems`.
 void check(const yaml::Node& process, std::vector<yaml::Problem>& problems);
 // After the whole file was read without a problem: settings that follow from others, with notes that say so.
-// plugins: null: not known.
-void settle(Config& config, const yaml::Node& process, const std::vector<PluginKeys>* plugins);
+// plugins: null: not known; usual_rate: as ConfigNeeds has it.
+void settle(Config& config, const yaml::Node& process, const std::vector<PluginKeys>* plugins,
+            const std::function<std::optional<double>(const std::string&)>& usual_rate);
 
 }  // namespace lh::ai_toolkit

@@ -144,7 +144,7 @@ struct TrainSection {
   int64_t steps = 1000;
   int64_t max_train_epochs = 0;  // in place of steps; 0 = steps
   int64_t gradient_accumulation = 1;
-  double lr = 1e-4;
+  std::optional<double> lr;  // empty = what is usual for the optimizer (run/usual_rate.h)
   bool train_text_encoder = false;
   std::vector<double> text_encoder_lr;              // one, or one for each; empty = lr
   double loraplus_lr_ratio = 1;                     // of lora_up to lora_down
@@ -195,6 +195,10 @@ struct TrainSection {
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;
+
+  // Where no optimizer was asked for its own, the usual one.
+  double learning_rate() const { return lr.value_or(usual_lr); }
+  static constexpr double usual_lr = 1e-4;
 };
 
 // An image that is made while training: what it does not say is said for all of them.

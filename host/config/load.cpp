@@ -69,7 +69,7 @@ class Reader {
       read_run(run);
       apply_switches();
       apply_option_aliases();
-      if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run, needs_.plugins);
+      if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run, needs_.plugins, needs_.usual_rate);
     }
     if (config_.training_folder.empty()) config_.training_folder = defaults.training_folder;
     if (!problems_.empty()) report();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct ConfigNeeds {
   // What is wrong with the name of a plugin's part, such as an optimizer's, that this key has; empty: nothing. Not
   // asked where there is no such function.
   std::function<std::string(std::string_view key, const std::string& name)> wrong_name = {};
+  // The learning rate that users give an optimizer, where its plugin names one; not asked where there is no such
+  // function.
+  std::function<std::optional<double>(const std::string& optimizer)> usual_rate = {};
 };
 
 // A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts or of musubi-tuner;

@@ -230,7 +230,7 @@ void RunSettings::replace_file(const TrainSection& file, int64_t step) {
 }
 
 std::string RunSettings::summary() const {
-  std::vector<std::string> all{"optimizer " + train_.optimizer, fmt::format("lr {}", train_.lr)};
+  std::vector<std::string> all{"optimizer " + train_.optimizer, fmt::format("lr {}", train_.learning_rate())};
   for (const std::string_view key : changeable)
     if (key != "optimizer" && key != "lr" && printed(train_, key) != printed({}, key))
       all.push_back(fmt::format("{} {}", key, printed(train_, key)));

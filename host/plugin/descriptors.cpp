@@ -88,6 +88,10 @@ void check_descriptor(const lh_model& model, const fs::path& path, const char* f
 
 void check_descriptor(const lh_optimizer& rule, const fs::path& path, const char* factory, uint32_t index) {
   check(rule, offsetof(lh_optimizer, build_evaluation) + sizeof(rule.build_evaluation), path, factory, index);
+  constexpr double largest = 100;  // that train.lr may be
+  if (LH_HAS(&rule, lh_optimizer, learning_rate) && !(rule.learning_rate >= 0 && rule.learning_rate <= largest))
+    fail(Code::plugin, "{}: {} '{}' has learning_rate {}, expected 0 to {}", path.string(), factory, rule.id,
+         rule.learning_rate, largest);
 }
 
 void check_descriptor(const lh_adapter& adapter, const fs::path& path, const char* factory, uint32_t index) {

@@ -37,7 +37,7 @@ std::string asked(const TrainSection& train) {
 // Of text encoder number `index` of `count`.
 double text_encoder_lr(const TrainSection& train, size_t index, size_t count) {
   const std::vector<double>& given = train.text_encoder_lr;
-  if (given.empty()) return train.lr;
+  if (given.empty()) return train.learning_rate();
   if (given.size() != 1 && given.size() != count)
     fail(Code::config, "train.text_encoder_lr: expected one number or {}, one for each text encoder, found {}", count,
          given.size());
@@ -85,7 +85,8 @@ ParameterGroups::ParameterGroups(const OptimizerRules& rules, const TrainSection
     if (ratio != 1) name += fmt::format(".lr_{}", ratio);
     groups.push_back({name, &rules.of(tensor.parameter.role)});
     const auto place = static_cast<size_t>(std::distance(encoders.begin(), encoders.find(component)));
-    const double rate = ratio * (component.empty() ? train.lr : text_encoder_lr(train, place, encoders.size()));
+    const double rate =
+        ratio * (component.empty() ? train.learning_rate() : text_encoder_lr(train, place, encoders.size()));
     lr.push_back(tensor.parameter.role == LH_ROLE_UP ? rate * train.loraplus_lr_ratio : rate);
   }
 }

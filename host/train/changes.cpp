@@ -11,6 +11,7 @@
 #include "core/signals.h"
 #include "run/lr_schedule.h"
 #include "run/optimizer_state.h"
+#include "run/usual_rate.h"
 
 namespace lh {
 namespace {
@@ -177,7 +178,8 @@ std::string RunChanges::set(const RunSettings& next, const std::vector<std::stri
   history_.insert(applied_, {state.step, std::string(set_change), schema::print_node(settings_of(assignments))});
   ++applied_;
   p_.plan->also(next.train());
-  return take_over(next, runner, state);
+  const std::string text = take_over(next, runner, state), low = low_rate(p_.registry, next.train());
+  return low.empty() ? text : fmt::format("{}; {}", text, low);
 }
 
 std::string RunChanges::take_over(const RunSettings& next, StepRunner& runner, RunState& state) {
@@ -213,7 +215,7 @@ std::vector<double> RunChanges::rates(int64_t step) const {
 }
 
 double RunChanges::rate(int64_t step) const {
-  return learning_rate(scheduled(), settings_.train().lr, step - settings_.schedule_first());
+  return learning_rate(scheduled(), settings_.train().learning_rate(), step - settings_.schedule_first());
 }
 
 }  // namespace lh

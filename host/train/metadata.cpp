@@ -105,10 +105,10 @@ LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t s
   entries["ss_max_train_steps"] = std::to_string(config.train.steps);
   entries["ss_resolution"] = fmt::format("({}, {})", side, side);
   entries["ss_seed"] = std::to_string(config.train.seed);
-  entries["ss_learning_rate"] = fmt::format("{}", now.lr);
+  entries["ss_learning_rate"] = fmt::format("{}", now.learning_rate());
   if (config.train.train_text_encoder)
     entries["ss_text_encoder_lr"] = now.text_encoder_lr.empty()
-                                        ? fmt::format("{}", now.lr)
+                                        ? fmt::format("{}", now.learning_rate())
                                         : fmt::format("{}", fmt::join(now.text_encoder_lr, ","));
   entries["ss_lr_scheduler"] = now.lr_scheduler;
   entries["ss_optimizer"] = now.optimizer;

@@ -438,6 +438,7 @@ std::string Prepared::report(bool whole) {
   text_report.back() = '\n';
   for (const std::string& line : left_out_lines(graph.left_out, whole))
     text_report += fmt::format("  left out {}\n", line);
+  if (config.train.phases.empty()) text_report += fmt::format("training   {}\n", RunSettings(config.train).summary());
   for (size_t i = 0; i < config.train.phases.size(); ++i) {
     const int64_t first = i == 0 ? 0 : config.train.phases[i - 1].until;
     const int64_t end = config.train.phases[i].until > 0 ? config.train.phases[i].until : config.train.steps;

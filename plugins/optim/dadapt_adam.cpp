@@ -95,6 +95,6 @@ class DAdaptAdam : public lora_host::Optimizer {
 
 }  // namespace
 
-constinit const lh_optimizer dadapt_adam = lora_host::optimizer<DAdaptAdam>("dadapt_adam", options, names);
+constinit const lh_optimizer dadapt_adam = lora_host::optimizer<DAdaptAdam>("dadapt_adam", options, names, 1, 1);
 
 }  // namespace optim

@@ -133,6 +133,7 @@ class Muon : public lora_host::Optimizer {
 }  // namespace
 
 constinit const lh_optimizer muon = lora_host::optimizer<Muon<Torch>>("muon", options);
-constinit const lh_optimizer muon_keller = lora_host::optimizer<Muon<Keller>>("muon_keller", keller_options);
+constinit const lh_optimizer muon_keller =
+    lora_host::optimizer<Muon<Keller>>("muon_keller", keller_options, nullptr, 1, 0.02);
 
 }  // namespace optim

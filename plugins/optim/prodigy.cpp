@@ -119,6 +119,6 @@ class Prodigy : public lora_host::Optimizer {
 
 }  // namespace
 
-constinit const lh_optimizer prodigy = lora_host::optimizer<Prodigy>("prodigy", options);
+constinit const lh_optimizer prodigy = lora_host::optimizer<Prodigy>("prodigy", options, nullptr, 1, 1);
 
 }  // namespace optim

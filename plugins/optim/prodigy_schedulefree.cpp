@@ -205,6 +205,6 @@ class ProdigyScheduleFree : public lora_host::Optimizer {
 }  // namespace
 
 constinit const lh_optimizer prodigy_plus_schedulefree =
-    lora_host::optimizer<ProdigyScheduleFree>("prodigy_plus_schedulefree", options, names);
+    lora_host::optimizer<ProdigyScheduleFree>("prodigy_plus_schedulefree", options, names, 1, 1);
 
 }  // namespace optim

@@ -79,8 +79,9 @@ int main() {
   whole &= STRUCT(lh_state, F(name), F(scope), F(initial), F(meaning), F(value), F(desc));
 #undef F
 #define F(field) FIELD(lh_optimizer, field)
-  whole &= STRUCT(lh_optimizer, F(struct_size), F(id), F(names), F(revision), F(options), F(create), F(destroy),
-                  F(flags), F(passes), F(state), F(build_pass), F(build_between), F(build_evaluation));
+  whole &=
+      STRUCT(lh_optimizer, F(struct_size), F(id), F(names), F(revision), F(options), F(create), F(destroy), F(flags),
+             F(passes), F(state), F(build_pass), F(build_between), F(build_evaluation), F(learning_rate));
 #undef F
 #define F(field) FIELD(lh_layer, field)
   whole &= STRUCT(lh_layer, F(struct_size), F(type), F(module), F(component), F(in), F(out), F(kernel), F(stride),

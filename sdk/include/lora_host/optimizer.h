@@ -89,7 +89,7 @@ typedef struct lh_state {
 
 #define LH_OPTIMIZER_ELEMENTWISE 1u /* an element of a tensor meets no other one but through reductions */
 
-/* Every field but `names`, `options`, `build_between` and `build_evaluation` is required. */
+/* Every field but `names`, `options`, `build_between`, `build_evaluation` and `learning_rate` is required. */
 typedef struct lh_optimizer {
   uint32_t struct_size;
   const char* id;
@@ -107,6 +107,10 @@ typedef struct lh_optimizer {
   /* A graph without outputs is none. [object] */
   lh_status (*build_between)(void* self, lh_graph*, uint32_t pass);
   lh_status (*build_evaluation)(void* self, lh_graph*, const lh_parameter*);
+  /* What users give as `lr` to a rule that is far from the usual 1e-4, such as 1 where it finds its own rate: a run
+   * that names none has this one, and one far below it is spoken of. 0 = the usual. Not in every struct of 0.3: LH_HAS.
+   */
+  double learning_rate;
 } lh_optimizer;
 
 #endif

@@ -131,16 +131,18 @@ class Optimizer {
   virtual void build_evaluation(UpdateGraph&, const Parameter&) const {}
 };
 
-// names: other names that users know it by, NULL-terminated.
+// names: other names that users know it by, NULL-terminated. learning_rate: that users give it, where it is far from
+// the usual; 0 = it is not.
 template <typename T>
 constexpr lh_optimizer optimizer(const char* id, const lh_option* options, const char* const* names = nullptr,
-                                 uint32_t revision = 1) {
+                                 uint32_t revision = 1, double learning_rate = 0) {
   using Rule = Held<Optimizer>;
   lh_optimizer out{};
   out.struct_size = sizeof(lh_optimizer);
   out.id = id;
   out.names = names;
   out.revision = revision;
+  out.learning_rate = learning_rate;
   out.options = options;
   out.create = [](const lh_host* host, const lh_attr* given, uint32_t count, void** self) noexcept {
     return guarded(*host->api, [&] { *self = new Rule{host->api, std::make_unique<T>(Options(given, count))}; });
