@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "sample/sampling.h"
 #include "support/io_files.h"
 
 namespace lh::test::guidance_test {
@@ -66,6 +67,18 @@ TEST(Guidance, IsTheRecipesWithWhatTheUserSaid) {
   g = guidance_of({.renorm_cfg = 0, .cfg_trunc_ratio = 2}, recipe);
   EXPECT_EQ(g.limit, 0);
   EXPECT_EQ(g.until, 2);
+}
+
+// A negative prompt that nobody asks the model with is spoken of.
+TEST(Guidance, NegativePromptWithoutASecondRunIsSaid) {
+  const auto said = [](const SampleConfig& config, bool distilled) {
+    const Recipe recipe = recipe_with(distilled, false);
+    return unused_negative({{.prompt = "a", .negative = config.neg, .guidance = guidance_of(config, recipe)}}, recipe);
+  };
+  EXPECT_EQ(said({.neg = "blurry"}, false), "");
+  EXPECT_EQ(said({.guidance_scale = 1}, false), "");
+  EXPECT_THAT(said({.neg = "blurry", .guidance_scale = 1}, false), HasSubstr("guidance_scale is 1"));
+  EXPECT_THAT(said({.neg = "blurry"}, true), HasSubstr("this model is given guidance as a number"));
 }
 
 TEST(Guidance, ThatTheModelDoesNotHaveIsRefused) {

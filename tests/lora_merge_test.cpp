@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "io/checkpoint.h"
 #include "io/quantise.h"
@@ -108,6 +109,15 @@ Matrix placed(const Matrix& delta, const Names& names, const Matrix& weight) {
     for (int64_t c = 0; c < delta.columns; ++c) out.at(names.first_row + row, c) = delta.at(r, c);
   }
   return out;
+}
+
+// Else the checkpoint that it is merged into is called damaged, which is fetched for hours.
+TEST_F(LoraMergeTest, ANaNIsTheLoras) {
+  HostTensor up = wave({12, 2}, 11);
+  up.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  write_file(lora, {{"blocks.0.qkv.lora_down.weight", wave({2, 4}, 10)}, {"blocks.0.qkv.lora_up.weight", up}});
+  EXPECT_THAT(error(), AllOf(HasSubstr("lora.safetensors: 1 of 24 values of `blocks.0.qkv.lora_up.weight` are a NaN"),
+                             HasSubstr("the file is damaged")));
 }
 
 TEST_F(LoraMergeTest, EverySpellingOfNames) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "data/image.h"
 #include "io/lora_file.h"
@@ -211,6 +212,14 @@ TEST_F(WarmStartTest, WhatCannotBeContinuedIsSaid) {
     write_file(path, c.tensors);
     EXPECT_THAT(error(*trained), AllOf(HasSubstr("network.pretrained_lora_path"), HasSubstr(c.why)));
   }
+}
+
+// Else the run's first step has one, and advice on its learning rate.
+TEST_F(WarmStartTest, ANaNIsTheFiles) {
+  HostTensor up = ramp({12, 2}, 2);
+  up.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  write_file(path, {{"lora_unet_a_qkv.lora_down.weight", ramp({2, 4}, 1)}, {"lora_unet_a_qkv.lora_up.weight", up}});
+  EXPECT_THAT(error(*adapters(8, 8)), HasSubstr("1 of 24 values of `lora_unet_a_qkv.lora_up.weight` are a NaN"));
 }
 
 // ---- whole runs

@@ -30,6 +30,7 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
                      const std::map<std::string, Desc>& weights, const Adapters& adapters)
     : file_(read_lora(path)) {
   check_lora_seal(*file_.file);
+  require_finite(*file_.file);
   const LoraNameTable names(spec, weights);
   const auto refuse = [&](const std::vector<LoraProblem>& why) {
     fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(), listed(why));

@@ -24,6 +24,7 @@ LoraMerge::LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Des
       add_foreign(names, weights, files_.size() - 1);
     else
       add(names, weights, files_.size() - 1);
+    require_finite(*files_.back().file);
   }
 }
 

@@ -284,4 +284,16 @@ LoraFile read_lora(const std::filesystem::path& path) {
   return out;
 }
 
+void require_finite(const WeightFile& file) {
+  for (const StoredTensor& tensor : file.tensors()) {
+    const HostTensor values = file.read(tensor.name);
+    const int64_t elements = tensor.desc.shape.numel();
+    if (const int64_t bad = count_non_finite(tensor.desc.dtype, values.data.data(), elements); bad > 0)
+      fail(Code::data,
+           "{}: {} of {} values of `{}` are a NaN or an infinity: the file is damaged. Fetch it again, or train it "
+           "again with a lower train.lr",
+           file.path().string(), bad, elements, tensor.name);
+  }
+}
+
 }  // namespace lh

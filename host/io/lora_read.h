@@ -57,6 +57,8 @@ struct LoraFile {
 
 // Modules that are incomplete or do not fit together are problems, not errors.
 LoraFile read_lora(const std::filesystem::path& path);
+// Throws lh::Error(Code::data) where a tensor holds a NaN or an infinity: whatever it is added to would be blamed.
+void require_finite(const WeightFile& file);
 // Does any key look like a tensor of a LoRA?
 bool is_lora(const WeightFile& file);
 

@@ -30,15 +30,7 @@ LoraFile open_lora(const std::filesystem::path& path) {
     fail(Code::data, "{}: {} of its keys are not understood:{}\nlora-host verify FILE --model MODEL says what they are",
          path.string(), file.problems.size(), listed(file.problems));
   check_lora_seal(*file.file);
-  for (const StoredTensor& tensor : file.file->tensors()) {
-    const HostTensor values = file.file->read(tensor.name);
-    const int64_t elements = tensor.desc.shape.numel();
-    if (const int64_t bad = count_non_finite(tensor.desc.dtype, values.data.data(), elements); bad > 0)
-      fail(Code::data,
-           "{}: {} of {} values of `{}` are a NaN or an infinity: the file is damaged. Fetch it again, or train it "
-           "again with a lower train.lr",
-           path.string(), bad, elements, tensor.name);
-  }
+  require_finite(*file.file);
   return file;
 }
 

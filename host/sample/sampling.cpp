@@ -99,6 +99,15 @@ ImageCut SampleRequest::cut() const {
   return cut;
 }
 
+std::string unused_negative(const std::vector<SampleRequest>& requests, const Recipe& recipe) {
+  const auto unused = [](const SampleRequest& r) { return !r.negative.empty() && !r.asked_without(); };
+  if (std::ranges::none_of(requests, unused)) return "";
+  return std::string("a negative prompt has no effect: ") +
+         (recipe.guided() ? "this model is given guidance as a number, and is not asked a second time"
+                          : "guidance_scale is 1, with which the model is not asked a second time. Raise it, or leave "
+                            "the negative prompt out");
+}
+
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe,
                                        const std::vector<LevelShare>& shares) {
   std::vector<SampleRequest> requests;
@@ -111,6 +120,7 @@ std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recip
         complete_request(config.sample, recipe, asked, static_cast<uint64_t>(config.sample.seed) + walked, shares));
     requests.back().images = std::move(images[requests.size() - 1]);
   }
+  if (const std::string unused = unused_negative(requests, recipe); !unused.empty()) log_info("{}", unused);
   return requests;
 }
 

@@ -63,6 +63,8 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
 // One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe,
                                        const std::vector<LevelShare>& shares = {});
+// What to say where some have a negative prompt that the model is not asked with; empty: nothing.
+std::string unused_negative(const std::vector<SampleRequest>& requests, const Recipe& recipe);
 // Prompts and images that a set of requests needs encoded.
 std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe);
 std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images);
