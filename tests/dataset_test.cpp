@@ -210,6 +210,12 @@ TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
   expect_error("set default_caption");
   config_.caption_ext = "caption";
   expect_error("8 of 8");
+  expect_error("(z.txt is beside z.png: set caption_ext: txt, or add <name>.caption beside each");
+  std::filesystem::remove(folder_ / "z.txt");
+  write_text(folder_ / "metadata.jsonl", "{}");
+  expect_error("(metadata.jsonl is there: set metadata_file: ");
+  write_text(folder_ / "3.png.caption", "three");
+  expect_error("(3.png.caption is beside 3.png: name it 3.caption, or ");
   config_.default_caption = "a [trigger]";
   EXPECT_EQ(open_dataset({config_}, "sks", 16).samples[0].caption, "a sks");
 }

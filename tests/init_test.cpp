@@ -74,6 +74,21 @@ TEST(StartingPoint, LooksAtTheImages) {
   EXPECT_THAT(error_of([&] { look_at_data(dataset); }), HasSubstr("there is no such folder"));
 }
 
+// Captions as kohya's scripts name them are captions, not the lack of them.
+TEST(StartingPoint, FindsCaptionsOfOtherExtensions) {
+  const TempFolder folder("init");
+  write_file(folder / "a.png", encode_png(test_picture(40, 90)));
+  write_text(folder / "a.caption", "a");
+  Config config;
+  config.datasets.emplace_back().folder_path = folder.path();
+  const DataLook look = look_at_data(config.datasets[0]);
+  EXPECT_EQ(look.captioned, 1);
+  KeyComments comments;
+  begin_with(LoraPurpose::subject, look, config, comments);
+  EXPECT_EQ(config.datasets[0].caption_ext, "caption");
+  EXPECT_EQ(config.datasets[0].missing_captions, "error");
+}
+
 // A folder of videos alone: clips as long as the shortest one allows.
 TEST(StartingPoint, LooksAtVideos) {
   if (!reads_videos()) GTEST_SKIP() << "no FFmpeg: " << why_no_videos();

@@ -69,6 +69,12 @@ bool has_videos_alone(const std::filesystem::path& folder) {
   return videos;
 }
 
+int64_t captions_of(const std::vector<std::filesystem::path>& images, const DatasetConfig& dataset) {
+  std::error_code error;
+  return std::ranges::count_if(
+      images, [&](const auto& image) { return std::filesystem::exists(caption_file(image, dataset), error); });
+}
+
 int64_t rounded(int64_t value, int64_t to) { return std::max(to, (value + to / 2) / to * to); }
 
 }  // namespace
@@ -87,6 +93,7 @@ DataLook look_at_data(DatasetConfig dataset) {
   if (!problems.empty()) fail(Code::data, "{}", problems.front());
   DataLook look;
   std::vector<int64_t> pixels;
+  std::vector<std::filesystem::path> readable;
   for (const std::filesystem::path& path : list.images) {
     try {
       const VideoInfo info = videos ? video_info(path) : VideoInfo{.size = image_size(path)};
@@ -95,9 +102,15 @@ DataLook look_at_data(DatasetConfig dataset) {
     } catch (const Error&) {
       continue;  // `check` and the run say what is wrong with it
     }
-    ++look.images;
-    std::error_code error;
-    look.captioned += std::filesystem::exists(caption_file(path, dataset), error);
+    readable.push_back(path);
+  }
+  look.images = static_cast<int64_t>(readable.size());
+  look.captioned = captions_of(readable, dataset);
+  for (const char* extension : caption_extensions) {
+    if (look.captioned > 0) break;
+    dataset.caption_ext = extension;
+    look.captioned = captions_of(readable, dataset);
+    if (look.captioned > 0) look.caption_ext = extension;
   }
   if (pixels.empty())
     fail(Code::data, "dataset {0}: no {1} can be read: lora-host check {0}{2} says why", dataset.folder_path.string(),
@@ -129,6 +142,10 @@ void begin_with(LoraPurpose purpose, const DataLook& look, Config& config, KeyCo
   comments["trigger_word"] = "replaces [trigger] in captions and prompts, and stands in front of captions without it";
   dataset.caption_dropout_rate = row.caption_dropout;
   comments["datasets[].caption_dropout_rate"] = "so often one is trained without its caption";
+  if (!look.caption_ext.empty()) {
+    dataset.caption_ext = look.caption_ext;
+    comments["datasets[].caption_ext"] = "what is beside the images";
+  }
   dataset.missing_captions = look.captioned < look.images ? "empty" : "error";
   if (look.captioned < look.images)
     comments["datasets[].missing_captions"] = fmt::format("{} of {} {}s have no caption: theirs is the trigger word",

@@ -15,8 +15,9 @@ namespace lh {
 // What the images are like, as far as their headers say; or the videos of a folder that has no images.
 struct DataLook {
   int64_t images = 0, captioned = 0;
-  int64_t side = 0;    // of the square with as many pixels as the median image
-  int64_t frames = 0;  // of the shortest video; 0: they are images
+  std::string caption_ext = {};  // of their files, where it is not that of the configuration
+  int64_t side = 0;              // of the square with as many pixels as the median image
+  int64_t frames = 0;            // of the shortest video; 0: they are images
   const char* noun() const { return frames > 0 ? "video" : "image"; }
 };
 DataLook look_at_data(DatasetConfig dataset);

@@ -94,6 +94,29 @@ fs::path caption_file(const fs::path& image, const DatasetConfig& dataset) {
   return !fs::exists(file, none) && fs::exists(capitals, none) ? capitals : file;
 }
 
+std::string captions_elsewhere(const std::vector<fs::path>& without, const DatasetConfig& dataset) {
+  std::error_code none;
+  const auto beside = [](const fs::path& file, const fs::path& image) {
+    return fmt::format("{} is beside {}", file.filename().string(), image.filename().string());
+  };
+  for (const fs::path& image : without) {
+    for (const char* extension : caption_extensions) {
+      DatasetConfig other = dataset;
+      other.caption_ext = extension;
+      if (caption_file("x", other) == caption_file("x", dataset)) continue;  // which holds none
+      if (const fs::path file = caption_file(image, other); fs::exists(file, none))
+        return fmt::format("{}: set caption_ext: {}", beside(file, image), extension);
+    }
+    const fs::path whole = image.string() + caption_file("x", dataset).extension().string();
+    if (fs::exists(whole, none))
+      return fmt::format("{}: name it {}", beside(whole, image), caption_file(image, dataset).filename().string());
+  }
+  for (const char* list : {"metadata.jsonl", "metadata.json"})
+    if (dataset.metadata_file.empty() && fs::exists(dataset.folder_path / list, none))
+      return fmt::format("{} is there: set metadata_file: {}", list, (dataset.folder_path / list).string());
+  return "";
+}
+
 Texts texts_of(const fs::path& image, const DatasetConfig& dataset, const std::map<fs::path, Texts>& metadata) {
   if (const auto found = metadata.find(image); found != metadata.end()) return found->second;
   const fs::path file = caption_file(image, dataset);

@@ -1,6 +1,7 @@
 // The texts that belong to the images of a dataset: from files beside them, or from one file for all of them.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <initializer_list>
 #include <map>
@@ -11,6 +12,9 @@
 #include "config/config.h"
 
 namespace lh {
+
+// Extensions of caption files that trainers write.
+inline constexpr std::array caption_extensions{"txt", "caption", "json"};
 
 // The texts of one caption file, as datasets[].caption_lines has it; of a .json file its `caption`, a text or a list of
 // them, each with its `tags` behind it. Empty where it has none. Throws lh::Error(Code::data).
@@ -24,6 +28,10 @@ nlohmann::json first_member(const nlohmann::json& entry, std::initializer_list<c
 
 // Beside the image, with datasets[].caption_ext, in capitals where only such a file is there; neither need be there.
 std::filesystem::path caption_file(const std::filesystem::path& image, const DatasetConfig& dataset);
+
+// Where captions of images that have none seem to be instead: "cat.caption is beside cat.png: set caption_ext:
+// caption". Empty: nowhere.
+std::string captions_elsewhere(const std::vector<std::filesystem::path>& without, const DatasetConfig& dataset);
 
 // The texts of an image: from `metadata` (of read_metadata) where it has the image, else from its caption file. Empty
 // where there are none. Throws as read_texts does.

@@ -61,6 +61,7 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
                    const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
   std::vector<std::string> missing;
+  std::vector<fs::path> without;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {
     const fs::path& image = candidate.file.path;
@@ -78,21 +79,26 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
     candidate.captioned = !candidate.texts.empty();
     if (!candidate.captioned) {
       candidate.texts = {config.default_caption};
-      if (config.default_caption.empty()) missing.push_back(candidate.file.path.filename().string());
+      if (config.default_caption.empty()) {
+        missing.push_back(candidate.file.path.filename().string());
+        without.push_back(candidate.file.path);
+      }
     }
     mark_left = mark_left || std::ranges::any_of(candidate.texts, [&](const std::string& text) {
                   return rule.plain(text).find("[trigger]") != std::string::npos;
                 });
   }
+  const std::string elsewhere = captions_elsewhere(without, config);
   if (!missing.empty() && config.missing_captions == "empty")
-    log_info("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(), missing.size(),
-             candidates.size(), trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"");
+    log_info("dataset {}: {} of {} images have no caption; theirs is {}{}", config.folder_path.string(), missing.size(),
+             candidates.size(), trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"",
+             elsewhere.empty() ? "" : "; but " + elsewhere);
   else if (!missing.empty())
     problems.push_back(
-        fmt::format("dataset {}: {} of {} images have no caption: {} (add {} beside each, or set default_caption, or "
+        fmt::format("dataset {}: {} of {} images have no caption: {} ({}add {} beside each, or set default_caption, or "
                     "missing_captions: empty)",
                     config.folder_path.string(), missing.size(), candidates.size(), some_names(missing),
-                    caption_file("<name>", config).string()));
+                    elsewhere.empty() ? "" : elsewhere + ", or ", caption_file("<name>", config).string()));
   if (mark_left)
     log_warning("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
                 config.folder_path.string());
