@@ -152,6 +152,54 @@ TEST_F(Kohya, WhatIsNotSaidIsAsThoseScriptsHaveIt) {
   for (const auto& [key, value] : expected) EXPECT_EQ(value_of(config, key), value) << key;
 }
 
+// What the interface kohya_ss writes for every model, whatever it is.
+TEST_F(Kohya, FilesOfItsInterface) {
+  Config config = read(
+      "epoch = 1\nclip_skip = 1\nnoise_offset_type = 'Multires'\nstop_text_encoder_training = 50\nmem_eff_save = true\n"
+      "t5xxl_max_token_length = 256\nmax_train_steps = 1600\n");
+  EXPECT_EQ(value_of(config, "train.steps"), "1600");
+  EXPECT_EQ(value_of(config, "model.max_sequence_length"), "256");
+  EXPECT_FALSE(config.model.given.contains("clip_skip"));
+  EXPECT_TRUE(read("clip_skip = 2\n").model.given.contains("clip_skip"));
+  EXPECT_THAT(error_of("single_blocks_to_swap = 4\n"), HasSubstr("use blocks_to_swap"));
+  EXPECT_THAT(test::error_of([] { parse_config("{\"LoRA_type\": \"Flux1\", \"epoch\": 1}", "p.json"); }),
+              AllOf(StartsWith("p.json:1:2: this is a preset of the interface kohya_ss"), Not(HasSubstr("epoch"))));
+}
+
+// All that LyCORIS and lora_flux can be told, as the interface writes it; what is off is not asked for.
+TEST_F(Kohya, NetworkArgumentsThatSayNothing) {
+  Config config = read(
+      "network_module = 'lycoris.kohya'\nnetwork_args = ['preset=full', 'conv_dim=1', 'use_tucker=False', "
+      "'rank_dropout=0', 'bypass_mode=False', 'dora_wd=False', 'use_cp=False', 'use_scalar=False', 'algo=lokr', "
+      "'train_norm=False', 'train_blocks=all', 'train_single_block_indices=all']\n");
+  EXPECT_EQ(value_of(config, "network.type"), "\"lokr\"");
+  EXPECT_EQ(value_of(config, "network.network_kwargs"), "{\"use_tucker\": false, \"weight_decompose\": false}");
+  config = read("network_args = ['dora_wd=True', 'wd_on_output=True', 'use_scalar=True', 'train_blocks=single']\n");
+  EXPECT_EQ(value_of(config, "network.network_kwargs"),
+            "{\"train_blocks\": \"single\", \"use_scalar\": true, \"wd_on_out\": true, \"weight_decompose\": true}");
+}
+
+TEST_F(Kohya, LycorisAdaptsConvolutionsToo) {
+  Config config = read("network_module = 'lycoris.kohya'\nnetwork_dim = 16\nnetwork_args = ['algo=loha']\n");
+  EXPECT_EQ(value_of(config, "network.conv"), "16");
+  EXPECT_EQ(value_of(config, "network.conv_alpha"), "1");
+  config = read("network_module = 'lycoris.kohya'\nnetwork_args = ['algo=loha', 'conv_dim=2', 'conv_alpha=3']\n");
+  EXPECT_EQ(value_of(config, "network.conv"), "2");
+  EXPECT_EQ(value_of(config, "network.conv_alpha"), "3");
+  EXPECT_EQ(value_of(config = read("network_module = 'networks.lora'\nnetwork_dim = 16\n"), "network.conv"), "0");
+}
+
+TEST_F(Kohya, NormsOfDoraAreSaid) {
+  EXPECT_THAT(error_of("network_args = ['dora_wd=True']\n"), HasSubstr("dora_wd: say wd_on_output as well"));
+}
+
+TEST_F(Kohya, ScriptsAreNoConfigurations) {
+  for (const char* text : {"accelerate launch a.py --dit x \\\n  --vae y\n", "#!/bin/sh\na: b: c\n"})
+    EXPECT_THAT(test::error_of([&] { parse_config(text, "train.sh"); }),
+                AllOf(HasSubstr("this is a script"), Not(HasSubstr("missing"))))
+        << text;
+}
+
 TEST_F(Kohya, LearningRatesOfParts) {
   Config config = read("learning_rate = 1e-4\nunet_lr = 2e-4\n");
   EXPECT_EQ(value_of(config, "train.lr"), "0.0002");

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "config/kohya_keys.h"
 #include "config/scalar.h"
@@ -157,6 +158,8 @@ class Training : ScriptArguments {
       put("train.dtype", key, value.text == "no" ? scalar(value, "fp32") : value);
     } else if (name == "learning_rate" && find("unet_lr") != nullptr) {
       if (find("text_encoder_lr") == nullptr) put("train.text_encoder_lr", key, value);
+    } else if (name == "clip_skip" && value.text == "1") {
+      return;  // the last layer, which every model has: files of the interface kohya_ss say so for all of them
     } else if (name == "masked_loss") {
       to_.masked_loss = on(name);
     } else if (std::ranges::find(of_several, name) != std::end(of_several)) {
@@ -235,6 +238,20 @@ class Training : ScriptArguments {
     put("train.train_text_encoder", none, text ? "true" : "false");
     settle_noise_levels();
     settle_system_prompt();
+    settle_convolutions();
+  }
+
+  // LyCORIS adapts convolutions with the rank and alpha of the rest, unless it is given others.
+  void settle_convolutions() {
+    if (const Node* module = find("network_module"); module == nullptr || module->text != "lycoris.kohya") return;
+    const Node& key = *given_.at("network_module").first;
+    for (const auto& [ours, theirs, otherwise] :
+         {std::tuple("conv", "network_dim", "4"), {"conv_alpha", "network_alpha", "1"}}) {
+      const Node *network = to_.document.find("network"), *of_rest = find(theirs);
+      const Node* said = network == nullptr ? nullptr : network->find(ours);
+      if (said != nullptr && !yaml::asks_for_nothing(*said)) continue;
+      put(std::string("network.") + ours, key, of_rest != nullptr ? *of_rest : scalar(key, otherwise));
+    }
   }
 
   // There a text has none unless it is given; here it has the model's own.

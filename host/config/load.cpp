@@ -59,7 +59,14 @@ class Reader {
  public:
   Reader(std::string file, ConfigNeeds needs) : file_(std::move(file)), needs_(needs) {}
 
-  Config read(const std::string& text) { return read(yaml::parse(text, problems_)); }
+  Config read(const std::string& text) {
+    if (one_of(std::filesystem::path(file_).extension().string(), {".sh", ".bat", ".cmd", ".ps1"}))
+      fail(Code::config,
+           "{}: this is a script, and a configuration is expected. Write the arguments of the program that it starts "
+           "into a TOML file, by their names without --, flags as true; sd-scripts does so with --output_config",
+           file_);
+    return read(yaml::parse(text, problems_));
+  }
 
   Config read(Node document, const Config& defaults = {}) {
     config_ = defaults;
@@ -112,6 +119,7 @@ class Reader {
       problem(document.place, "", "expected a mapping of keys, found " + yaml::describe(document));
       return empty;
     }
+    if (const Node* field = document.find_key("LoRA_type")) return refuse_preset(*field), empty;
     if (!document.find("config") && !document.find("job")) return document;
 
     wrapped_ = true;
@@ -157,6 +165,16 @@ class Reader {
       return empty;
     }
     return run;
+  }
+
+  // What the interface kohya_ss saves are its fields, of which it makes the arguments of a run.
+  void refuse_preset(const Node& field) {
+    needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
+    problem(
+        field.place, "",
+        "this is a preset of the interface kohya_ss. Give the arguments that it makes of one: config_lora-DATE.toml "
+        "in the folder of its output, where training begins or the training command is printed "
+        "(docs/from-kohya.md)");
   }
 
   // Jobs of ai-toolkit that train nothing. Other problems of the file are of no use then.

@@ -64,6 +64,15 @@ std::vector<std::pair<std::string, Node>> arguments(const Node& list, std::vecto
   return all;
 }
 
+// Interfaces write all arguments that a network has, most of which ask for nothing: those that no adapter here has.
+bool says_nothing(const std::string& option, const Node& value) {
+  constexpr std::string_view switches[] = {"use_scalar", "train_norm", "bypass_mode", "split_qkv", "train_t5xxl"},
+                             parts[] = {"train_blocks", "train_double_block_indices", "train_single_block_indices"};
+  if (std::ranges::find(switches, option) != std::end(switches)) return yaml::asks_for_nothing(value);
+  if (std::ranges::find(parts, option) != std::end(parts)) return value.text == "all";
+  return option == "preset" && value.text == "full";
+}
+
 // The optimizer whose states the driver moves between device and host memory, page by page, without them.
 std::optional<std::string> paged(const std::string& optimizer) {
   std::string name = lower(optimizer);
@@ -149,7 +158,16 @@ bool ScriptArguments::read_shared(const Node& key, const Node& value) {
                     "step, or of more where memory would not do (memory.stream)",
                     value.text));
   } else if (name == "network_args") {
-    for (auto& [option, given] : arguments(value, to_.problems)) read_network_argument(key, option, std::move(given));
+    auto all = arguments(value, to_.problems);
+    const auto given = [&](const char* name) {
+      return std::ranges::find(all, name, [](const auto& a) { return a.first; });
+    };
+    if (const auto dora = given("dora_wd");
+        dora != all.end() && !yaml::asks_for_nothing(dora->second) && given("wd_on_output") == all.end())
+      to_.problems.push_back({dora->second.place,
+                              "network_args: dora_wd: say wd_on_output as well: where it is not said LyCORIS has True, "
+                              "and had False before version 3"});
+    for (auto& [option, argument] : all) read_network_argument(key, option, std::move(argument));
   } else if (name == "optimizer_type") {
     read_optimizer(key, value);
   } else if (name == "optimizer_args") {
@@ -212,7 +230,12 @@ void ScriptArguments::read_network_argument(const Node& key, const std::string& 
                                                           {"rank_dropout", "network.rank_dropout"},
                                                           {"module_dropout", "network.module_dropout"},
                                                           {"loraplus_lr_ratio", "train.loraplus_lr_ratio"},
-                                                          {"loraplus_unet_lr_ratio", "train.loraplus_lr_ratio"}};
+                                                          {"loraplus_unet_lr_ratio", "train.loraplus_lr_ratio"},
+                                                          // as LyCORIS has them
+                                                          {"dora_wd", "network.network_kwargs.weight_decompose"},
+                                                          {"wd_on_output", "network.network_kwargs.wd_on_out"},
+                                                          {"use_cp", "network.network_kwargs.use_tucker"}};
+  if (says_nothing(option, value)) return;
   const auto known = keys.find(option);
   put(known == keys.end() ? "network.network_kwargs." + option : std::string(known->second), key, std::move(value));
 }
