@@ -394,6 +394,10 @@ TEST(ExpertJobs, FilesThatDoNotFitAreNamed) {
   };
   EXPECT_THAT(error("variant: wan2.2"),
               HasSubstr("model.low_noise_path: missing: wan2.2-low-noise is low_noise of several experts"));
+  const HostResult repository =
+      job.train(job.config("dog", "Wan-AI/Wan2.2-T2V-A14B-Diffusers", "variant: wan2.2", ""), {"--dry-run"});
+  EXPECT_THAT(repository.output, HasSubstr("model.name_or_path: Wan-AI/Wan2.2-T2V-A14B-Diffusers: no such file or "
+                                           "directory. It looks like the name of a repository"));
   EXPECT_THAT(error("variant: wan2.2, low_noise_path: nowhere.safetensors"), HasSubstr("nowhere.safetensors"));
   for (const char* variant : {"wan2.2", "wan2.2-high-noise"})
     EXPECT_THAT(error(fmt::format("variant: {}, low_noise_path: {}", variant, ExpertJob::model("i2v"))),

@@ -8,6 +8,7 @@
 #include "data/further_images.h"
 #include "data/sample_file.h"
 #include "encode/try_model.h"
+#include "plugin/published.h"
 #include "train/state_files.h"
 
 namespace lh {
@@ -44,6 +45,7 @@ std::vector<Config> runs_of(const Registry& registry, const Config& job) {
   const std::vector<PluginKeys> plugins = registry.model_keys();
   const PluginKeys* const own = of_experts_together(plugins, job.model, registry.model_id(job.plugin));
   if (own == nullptr) return {job};
+  require_model_path(registry, job.model.name_or_path);
   const Experts& experts = own->experts;
   refuse_files_of_one(experts, job);
   std::vector<Config> runs;

@@ -80,9 +80,7 @@ Model::Model(const Registry& registry, const ModelConfig& given, const std::stri
   ModelConfig config = given;
   if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
-  if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
-    fail(Code::data, "model.name_or_path: {}: no such file or directory{}", config.name_or_path.string(),
-         repository_hint(config.name_or_path, published_models(registry)));
+  require_model_path(registry, config.name_or_path);
   dtype_ = config.dtype;
   text_encoder_dtype_ = config.text_encoder_dtype;
   products_ = products_named(config.products);

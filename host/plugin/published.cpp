@@ -15,4 +15,10 @@ Published published_models(const Registry& registry) {
   return all;
 }
 
+void require_model_path(const Registry& registry, const std::filesystem::path& path) {
+  if (!path.empty() && !std::filesystem::exists(path))
+    fail(Code::data, "model.name_or_path: {}: no such file or directory{}", path.string(),
+         repository_hint(path, published_models(registry)));
+}
+
 }  // namespace lh
