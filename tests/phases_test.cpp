@@ -353,7 +353,9 @@ TEST(Ctl, MistakesAreAnsweredAndTheRunGoesOn) {
   EXPECT_TRUE(after_step_zero(run).empty());
   EXPECT_THAT(ctl(run, {"set", "optimizer=prodigy"}).output, HasSubstr("is far below 1, which is usual for prodigy"));
   EXPECT_THAT(ctl(run, {"resume"}).output, HasSubstr("goes on with step"));
-  expect_trained(process.wait());
+  const HostResult ended = process.wait();
+  expect_trained(ended);
+  EXPECT_THAT(ended.output, HasSubstr("nothing is saved before the last step, 30"));
   EXPECT_EQ(ctl(run, {"status"}).code, 4);
 }
 

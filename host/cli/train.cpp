@@ -39,6 +39,17 @@ void keep_configuration(const Options& options) {
   publish_text(file, now);
 }
 
+// Hours of training are at stake where nothing of them is kept on the way.
+void note_late_save(const Config& config) {
+  const SaveConfig& save = config.save;
+  if (save.save_every_n_epochs > 0 || (save.save_every > 0 && save.save_every < config.train.steps)) return;
+  log_info(
+      "nothing is saved before the last step, {}: a run that is killed begins anew. save.save_every (--save-every) "
+      "keeps "
+      "where it stands; Ctrl-C saves",
+      config.train.steps);
+}
+
 struct Ended {
   int status = 0;
   bool apart = false;  // the processes do not meet again
@@ -57,6 +68,7 @@ Ended train(const Options& options, World& world) {
     if (world.first()) fmt::print("{}", plan_text(options, prepared));
     return {};
   }
+  if (world.first()) note_late_save(prepared.config);
   install_signal_handlers();
   Trainer trainer(prepared, world, {options.resume, options.resume_from, options.replay, options.allow_changes});
   if (world.first()) keep_configuration(options);
