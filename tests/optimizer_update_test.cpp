@@ -114,6 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"group_state_in_pass", "gives 'd', which is no result"},
         Mistake{"state_absent", "the rule has no state 'v'"},
         Mistake{"not_elementwise", "and the rule says that it is elementwise"},
+        Mistake{"no_change", "build_pass: no pass gives 'p', the new parameter: nothing would be trained"},
         Mistake{"tensor_in_between", "build_between 0: asks for the input 'p'"},
         Mistake{"tensor_state_in_between", "build_between 0: gives 'm', a state of each tensor"},
         Mistake{"scalar_shape", "gives 'rate' as float32 [2], expected float32 [1]"},

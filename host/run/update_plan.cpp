@@ -89,6 +89,13 @@ void add_reductions(Graph& graph) {
 
 bool is_largest(const std::string& name) { return name.starts_with(max_prefix); }
 
+// Such a run goes to its end, and saves what it began with.
+void require_change(const Optimizer& rule, bool gives_p) {
+  if (gives_p) return;
+  fail(Code::plugin, "optimizer '{}', build_pass: no pass gives 'p', the new parameter: nothing would be trained",
+       rule.id());
+}
+
 }  // namespace
 
 UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
@@ -222,16 +229,18 @@ bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
   }
   std::vector<std::string> known;
   std::vector<std::vector<std::string>> known_before;  // by pass
-  bool reduces = false, draws = false;
+  bool reduces = false, draws = false, gives_p = false;
   for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
     known_before.push_back(known);
     Graph graph = rule.build_pass(pass, all, known);
     reduces |= std::ranges::any_of(graph.outputs, [](const auto& item) { return is_reduction(item.first); });
     draws |= std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op == &round_stochastic_op; });
+    gives_p |= graph.outputs.contains("p");
     add_reductions(graph);
     block.passes.emplace_back(std::move(graph));
     groups_[group].between.push_back({{}, UpdateGraphPlan(rule.build_between(pass, all, known))});
   }
+  require_change(rule, gives_p);
   if (reduces && gaps > 0) {
     groups_[group].between.clear();
     return false;
@@ -284,11 +293,13 @@ void UpdatePlan::plan_each(size_t group, const std::vector<size_t>& members) {
   const Optimizer& rule = *groups_[group].rule;
   std::vector<std::vector<Graph>> graphs(members.size());  // of each tensor: its passes, then its evaluation
   std::vector<std::string> known;
+  bool gives_p = false;
   for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
     std::vector<std::string> given = known;
     for (size_t m = 0; m < members.size(); ++m) {
       std::vector<std::string> own = known;
       graphs[m].push_back(rule.build_pass(pass, tensors_[members[m]].parameter, own));
+      gives_p |= graphs[m].back().outputs.contains("p");
       for (const std::string& name : own)
         if (std::ranges::find(given, name) == given.end()) given.push_back(name);
     }
@@ -296,6 +307,7 @@ void UpdatePlan::plan_each(size_t group, const std::vector<size_t>& members) {
     groups_[group].between.push_back(
         {{}, UpdateGraphPlan(rule.build_between(pass, tensors_[members[0]].parameter, known))});
   }
+  require_change(rule, gives_p);
   std::vector<std::string> prints(members.size());
   for (size_t m = 0; m < members.size(); ++m) {
     graphs[m].push_back(rule.build_evaluation(tensors_[members[m]].parameter));

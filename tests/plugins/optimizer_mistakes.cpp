@@ -64,7 +64,8 @@ class Mistakes : public lora_host::Optimizer {
     if (mistake("state_absent")) g.set("p", g.add(g.p(), g.state("v")));
     if (mistake("not_elementwise")) g.set("p", g.sub(g.p(), g.sum(g.g(), {0})));
     if (pass == 0) g.reduce_sum("x", g.square(g.g()));
-    if (pass == 1 && !mistake("output_shape")) g.set("p", g.sub(g.p(), g.mul(g.g(), g.scalar("rate"))));
+    if (pass == 1 && !mistake("output_shape") && !mistake("no_change"))
+      g.set("p", g.sub(g.p(), g.mul(g.g(), g.scalar("rate"))));
     (void)p;
   }
 
