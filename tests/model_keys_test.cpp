@@ -220,8 +220,9 @@ TEST(ModelKeys, AModelIsOpenedWithThoseOfItsPlugin) {
   ModelConfig config;
   config.name_or_path = toy_folder() / "flux_toy.safetensors";
   config.given["clip_g_path"] = {.text = "x.safetensors", .source = "c.yaml", .line = 4, .column = 3};
-  EXPECT_EQ(error_of([&] { Model(built_plugins(), config, ""); }),
-            "c.yaml:4:3: model.clip_g_path: belongs to plugin sd35, sdxl, this model is of plugin flux. Remove it");
+  EXPECT_EQ(
+      error_of([&] { Model(built_plugins(), config, ""); }),
+      "c.yaml:4:3: model.clip_g_path: belongs to plugin hidream, sd35, sdxl, this model is of plugin flux. Remove it");
   config.given = {{"variant", {"dev"}}};
   EXPECT_THAT(error_of([&] { Model(built_plugins(), config, ""); }), HasSubstr("variant is dev, but the checkpoint"));
 }

@@ -246,7 +246,7 @@ const Case cases[] = {
     {"unknown_model_key", replace("  t5_path: ", "  t5_pth: "), 2,
      R"(train\.yaml:\d+:3: model\.t5_pth: unknown key\. Did you mean model\.t5_path\?)"},
     {"model_key_of_another_plugin", replace("  t5_path: ", "  clip_g_path: x\n  t5_path: "), 2,
-     R"(train\.yaml:\d+:3: model\.clip_g_path: belongs to plugin sd35, sdxl, this model is of plugin flux\. Remove it)"},
+     R"(train\.yaml:\d+:3: model\.clip_g_path: belongs to plugin hidream, sd35, sdxl, this model is of plugin flux\. Remove it)"},
     {"unknown_variant", replace("  t5_path: ", "  variant: shnell\n  t5_path: "), 2,
      R"(train\.yaml:\d+:3: model\.variant: must be dev, schnell, kontext, fill, found shnell\. Did you mean schnell\?)"},
     {"unknown_variant_by_flag",
