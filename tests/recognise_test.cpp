@@ -195,7 +195,7 @@ const Case cases[] = {
      copy_of("clip_l.safetensors"),
      "",
      {R"(It holds clip_l of flux, .*sd35.*: give it as model\.clip_path)"}},
-    {"t5", copy_of("t5xxl.safetensors"), "", {R"(It holds t5 of .*flux, sd35.*: give it as model\.t5_path)"}},
+    {"t5", copy_of("t5xxl.safetensors"), "", {R"(It holds t5 of .*flux, hidream, sd35.*: give it as model\.t5_path)"}},
     {"folder_without_a_denoiser",
      [](const fs::path& path) {
        write_directory(path, spec_of("flux"), {{"vae", tensors_of(toy_folder() / "ae.safetensors")}}, {"vae"}, "",
