@@ -236,16 +236,14 @@ const Family families[] = {
     {"flux2_references", "flux2", "klein-base-4b", flux2(small_klein), 12, "kohya diffusers",
      "\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "",
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
-     3, "1e-2", "kohya comfyui diffusers", "all",
-     "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+     3, "1e-2", "kohya comfyui diffusers", "all", "\n    images: {control: PHOTOS, control_2: PHOTOS}"},
     {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"qwen_image_edit", "qwen_image", "edit-2511", qwen_image, 24, "kohya comfyui diffusers", qwen_image_edit_files, "",
      "",
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
-     1, "1e-2", "kohya comfyui diffusers", "all",
-     "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+     1, "1e-2", "kohya comfyui diffusers", "all", "\n    images: {control: PHOTOS, control_2: PHOTOS}"},
     {"qwen_image21", "qwen_image21", "turbo", qwen_image21, 12, "diffusers",
      "\n  variant: turbo\n  max_sequence_length: 96"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
@@ -311,6 +309,8 @@ const Family families[] = {
      "\n  type: loha\n  conv: 2\n  network_kwargs: {use_tucker: true}", "", "", 1, "1e-2", "kohya comfyui", "comfyui"},
 };
 
+constexpr int all_steps = 12;
+
 constexpr const char* config_text = R"(name: run
 training_folder: FOLDER/runs
 trigger_word: sks cat
@@ -321,7 +321,7 @@ network:
   linear: 2
   linear_alpha: 3NETWORK
 datasets:
-  - folder_path: SOURCE/examples/demo/photos
+  - folder_path: PHOTOS
     resolution: 64DATASET
 train:
   steps: STEPS
@@ -329,7 +329,7 @@ train:
   dtype: fp32TRAIN
 sample:
   prompts: ["a photo of [trigger]"]
-  sample_every: 20
+  sample_every: EVERY
   sample_at_start: true
   sample_steps: 3
   width: 64
@@ -345,20 +345,35 @@ void expect_success(const HostResult& result) {
   EXPECT_EQ(result.output.find("warning"), std::string::npos) << result.output;
 }
 
+// Two of the demo's, since every family encodes them anew.
+const fs::path& photos() {
+  static const TempDir dir;
+  static const fs::path folder = [] {
+    fs::create_directory(dir / "photos");
+    for (const char* const name : {"cat_01.jpg", "cat_01.txt", "cat_02.jpg", "cat_02.txt"})
+      fs::copy(fs::path(source_dir()) / "examples/demo/photos" / name, dir / "photos");
+    return dir / "photos";
+  }();
+  return folder;
+}
+
 // Writes the configuration of a run in this folder.
 fs::path write_config(const Family& family, const fs::path& checkpoint, const fs::path& folder, int steps) {
   std::string text = config_text;
-  for (const auto& [word, value] : std::vector<std::pair<std::string, std::string>>{{"MODEL", family.model},
-                                                                                    {"NETWORK", family.network},
-                                                                                    {"TRAIN", family.train},
-                                                                                    {"DATASET", family.dataset},
-                                                                                    {"SAMPLE", family.sample},
-                                                                                    {"CHECKPOINT", checkpoint},
-                                                                                    {"TOY", toy_folder()},
-                                                                                    {"STEPS", std::to_string(steps)},
-                                                                                    {"RATE", family.lr},
-                                                                                    {"FOLDER", folder},
-                                                                                    {"SOURCE", source_dir()}})
+  for (const auto& [word, value] :
+       std::vector<std::pair<std::string, std::string>>{{"MODEL", family.model},
+                                                        {"NETWORK", family.network},
+                                                        {"TRAIN", family.train},
+                                                        {"DATASET", family.dataset},
+                                                        {"SAMPLE", family.sample},
+                                                        {"CHECKPOINT", checkpoint},
+                                                        {"TOY", toy_folder()},
+                                                        {"STEPS", std::to_string(steps)},
+                                                        {"EVERY", std::to_string(all_steps)},
+                                                        {"PHOTOS", photos()},
+                                                        {"RATE", family.lr},
+                                                        {"FOLDER", folder},
+                                                        {"SOURCE", source_dir()}})
     for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + value.size()))
       text.replace(at, word.size(), value);
   put(folder / "train.yaml", text);
@@ -432,7 +447,7 @@ std::vector<std::string> words(const char* text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// A run of 20 steps, and its adapters in every format.
+// A run of all steps, and its adapters in every format.
 struct Trained {
   TempDir dir;
   std::vector<std::string> formats;
@@ -444,7 +459,7 @@ struct Trained {
   explicit Trained(const Family& family)
       : formats(words(family.formats)),
         checkpoint(family.checkpoint(dir.path())),
-        config_file(write_config(family, checkpoint, dir.path(), 20)),
+        config_file(write_config(family, checkpoint, dir.path(), all_steps)),
         result(run_host({"train", "--config", config_file.string()})),
         config(load_config(config_file, {})) {
     if (result.code != 0) throw std::runtime_error(result.output);
@@ -606,7 +621,7 @@ TEST_P(Families, SampleDrawsThePicturesOfTheRun) {
   expect_success(
       run_host({"sample", "--config", config, "--lora", run().file("kohya").string(), "--out", with.string()}));
   EXPECT_LE(largest_difference(plain, run().image(0)), 1);
-  EXPECT_LE(largest_difference(with, run().image(20)), 1);
+  EXPECT_LE(largest_difference(with, run().image(all_steps)), 1);
   EXPECT_GT(largest_difference(with, plain), 8) << "training changed nothing to be seen";
 }
 
@@ -614,7 +629,7 @@ TEST_P(Families, ResumedRunsEndWithTheSameFile) {
   const TempDir dir;
   fs::create_directory(dir / "runs");
   fs::copy(run().dir / "runs/cache", dir / "runs/cache", fs::copy_options::recursive);
-  for (const int steps : {10, 20}) {
+  for (const int steps : {all_steps / 2, all_steps}) {
     const fs::path config = write_config(GetParam(), run().checkpoint, dir.path(), steps);
     expect_success(run_host({"train", "--config", config.string(), "--resume"}));
   }
