@@ -63,6 +63,8 @@ quietly() {
   fi
 }
 
+# What ccache has of this project in one folder it has in another.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
 quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize -DLORA_QUICK_BUILD=$quick \
   -DLORA_QUICK_DEVICE=$quick_device ${arch:+-DCMAKE_CUDA_ARCHITECTURES="${arch// /;}"}
 grep -E '^-- lora-host:' "$log" | sed 's/^-- //' || true
