@@ -615,7 +615,7 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
   const char* none = "; those that are here train anima, chroma, ernie_image, flex1, flux, flux2, ";
   const Refused rows[] = {
       {"hidream_llama",
-       {{"model.arch", "hidream"}, {"model.model_kwargs", {{"llama_model_path", "l"}}}},
+       {{"model.arch", "hidream"}, {"model.model_kwargs", {{"llama_model_path", {"l"}}}}},
        "model.model_kwargs: not supported: give settings of the model by their own keys"},
       {"hidream_e1", {{"model.arch", "hidream_e1"}}, none},
       {"omnigen2", {{"model.arch", "omnigen2"}}, none},

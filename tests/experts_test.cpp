@@ -433,6 +433,16 @@ config:
                       "job.yaml", {.plugins = &plugins});
 }
 
+// Of ai-toolkit's own keys of a model, a file.
+TEST(AiToolkit, KeysOfAModelMayBeFilesOfItsPlugin) {
+  const Config config = read_job("hidream", "llama_model_path: l");
+  EXPECT_EQ(config.plugin, "hidream");
+  for (const char* key : {"llama3_path", "tokenizer_path"}) EXPECT_EQ(config.model.given.at(key).text, "l") << key;
+  EXPECT_FALSE(read_job("hidream", "llama_model_path: null").model.given.contains("llama3_path"));
+  EXPECT_THAT(error_of([] { read_job("flux", "llama_model_path: l"); }),
+              HasSubstr("model.model_kwargs: not supported: give settings"));
+}
+
 // A model that is both is one that goes on from pictures where all clips are to be.
 TEST(AiToolkit, ClipsMayBeginWithTheirFirstFrame) {
   const auto variant = [](const char* arch, const char* datasets) {

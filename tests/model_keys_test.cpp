@@ -72,6 +72,7 @@ TEST(ModelKeys, MistakesOfAPluginAreNamed) {
       {of + "{choice: [a], help: a}\n", "4:7: unknown field `choice` in setting `x`. Known: one_of, "},
       {tiny + "arch:\n  a: {variant: medium}\n", "14:7: `variant: medium` is no setting of this model with this word"},
       {tiny + "arch:\n  a: {words_path: small}\n", "14:7: `words_path: small` is no setting of this model"},
+      {tiny + "model_kwargs:\n  a: [variant]\n", "14:7: `variant` is no key of this model for a file"},
   };
   for (const auto& [yaml, text] : rows)
     EXPECT_THAT(error_of([&] { keys_of(yaml); }), StartsWith("plugin tiny: checkpoint YAML:" + text)) << yaml;

@@ -75,11 +75,12 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
   if (value.kind != yaml::Kind::map && yaml::asks_for_nothing(value)) return;
   ModelConfig& model = on.config.model;
-  const Experts none;
-  const Experts* experts = &none;
+  const PluginKeys none;
+  const PluginKeys* plugin = &none;
   if (on.arch != nullptr)
     for (const PluginKeys& keys : *on.arch)
-      if (keys.plugin == on.config.plugin || keys.experts.said(model) != nullptr) experts = &keys.experts;
+      if (keys.plugin == on.config.plugin || keys.experts.said(model) != nullptr) plugin = &keys;
+  const Experts* const experts = &plugin->experts;
   std::vector<Expert> trained = experts->each;
   const auto refuse = [&] {
     on.problems.emplace_back(
@@ -87,6 +88,16 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
   };
   if (value.kind != yaml::Kind::map) return refuse();
   for (const auto& [key, text] : value.entries) {
+    if (const auto file = plugin->arch_files.find(key.text); file != plugin->arch_files.end()) {
+      if (yaml::asks_for_nothing(text)) continue;
+      if (text.kind != yaml::Kind::scalar) return refuse();
+      for (const std::string& name : file->second)
+        model.given.try_emplace(name, GivenValue{.text = text.text,
+                                                 .source = std::string(on.file),
+                                                 .line = text.place.line,
+                                                 .column = text.place.column});
+      continue;
+    }
     constexpr std::string_view train = "train_";
     const Expert* const expert =
         key.text.starts_with(train) ? experts->find(std::string_view(key.text).substr(train.size())) : nullptr;

@@ -10,7 +10,8 @@ namespace lh {
 
 // value: where the name stands. Of "name:tag" that of the name counts where no plugin has it with the tag. A plugin
 // that the user names is not asked, and settings that the user gives stay.
-// model.model_kwargs of ai-toolkit: train_NAME: false leaves an expert of the model out.
+// model.model_kwargs of ai-toolkit: train_NAME: false leaves an expert of the model out; others are files that the
+// plugin has keys for (`model_kwargs` of its checkpoint YAML).
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value);
 void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& value);
 

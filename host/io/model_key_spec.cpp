@@ -131,4 +131,18 @@ ArchNames read_arch_names(const Strict& in, const Node& root, const std::vector<
   return names;
 }
 
+ArchFiles read_arch_files(const Strict& in, const Node& root, const std::vector<ModelKey>& keys) {
+  ArchFiles files;
+  const Node* kwargs = root.find("model_kwargs");
+  if (kwargs == nullptr) return files;
+  for (const auto& [name, list] : in.entries(*kwargs, "model_kwargs"))
+    for (const Node& key : in.list(list, "model_kwargs")) {
+      const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
+      if (known == keys.end() || known->kind != ModelKey::Kind::file)
+        in.wrong(key, fmt::format("`{}` is no key of this model for a file", key.text));
+      files[name.text].push_back(key.text);
+    }
+  return files;
+}
+
 }  // namespace lh
