@@ -20,6 +20,7 @@
 #include "support/anima_shapes.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
@@ -68,12 +69,6 @@ ModelConfig write_separate(const fs::path& folder, const std::string& prefix = "
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
@@ -158,8 +153,7 @@ TEST_P(AnimaLayouts, OpenAsTheSameModel) {
   EXPECT_NO_THROW(check_model(got, DType::f32));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AnimaLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, AnimaLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not Anima, or not whole
 

@@ -13,6 +13,7 @@
 #include "run/plan.h"
 #include "support/device.h"
 #include "support/ernie_image_shapes.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/texts_apart.h"
@@ -52,14 +53,6 @@ ModelConfig write_separate(const fs::path& folder, const Components& all = compo
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
-
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
@@ -104,21 +97,16 @@ const Layout layouts[] = {
 class ErnieImageLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(ErnieImageLayouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  EXPECT_EQ(got.recipe().variant, "base");
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"ministral3.length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 48}, {"width", 80}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 40}}},
+       {"conditioner", {{"batch", 2}, {"ministral3.length", 40}}},
+       {"vae.encode", {{"batch", 1}, {"height", 48}, {"width", 80}}},
+       {"vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}}},
+      "base");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ErnieImageLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, ErnieImageLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not whole
 

@@ -14,6 +14,7 @@
 #include "support/device.h"
 #include "support/flux3_shapes.h"
 #include "support/graph_run.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
@@ -53,14 +54,6 @@ ModelConfig write_separate(const fs::path& folder, const Components& all = compo
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
-
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 const Change as_fp8 = [](const HostTensor& t) {
   return t.desc.shape.rank() == 2 && t.desc.shape[0] > 1 ? as_type(t, DType::f8_e4m3) : t;
@@ -129,21 +122,16 @@ const Layout layouts[] = {
 class Flux3Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Flux3Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  EXPECT_EQ(got.recipe().variant, "base");
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 80}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"qwen3_vl.length", 90}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 48}, {"width", 80}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 80}}},
+       {"conditioner", {{"batch", 2}, {"qwen3_vl.length", 90}}},
+       {"vae.encode", {{"batch", 1}, {"height", 48}, {"width", 80}}},
+       {"vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}}},
+      "base");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Flux3Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Flux3Layouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not Flux.3, or not whole
 

@@ -10,6 +10,7 @@
 #include "passes/adapt.h"
 #include "support/flux2_shapes.h"
 #include "support/hidream_shapes.h"
+#include "support/layouts.h"
 #include "support/paths.h"
 #include "support/wrong_models.h"
 
@@ -48,12 +49,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 ModelConfig all_in_one(const fs::path& folder) {
   write_small_hidream(folder / "all.safetensors");
@@ -95,24 +90,16 @@ const Layout layouts[] = {
 class HiDreamLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(HiDreamLayouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build(
-      "denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"t5_length", 5}, {"llama3_length", 7}}, DType::f32));
-  EXPECT_NO_THROW(
-      got.build("conditioner",
-                {{"batch", 2}, {"clip_l.length", 128}, {"clip_g.length", 128}, {"t5.length", 9}, {"llama3.length", 11}},
-                DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"t5_length", 5}, {"llama3_length", 7}}},
+       {"conditioner",
+        {{"batch", 2}, {"clip_l.length", 128}, {"clip_g.length", 128}, {"t5.length", 9}, {"llama3.length", 11}}},
+       {"vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}},
+       {"vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HiDreamLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, HiDreamLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not HiDream-I1, or not whole
 

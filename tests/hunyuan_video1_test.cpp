@@ -10,6 +10,7 @@
 #include "passes/adapt.h"
 #include "support/flux2_shapes.h"
 #include "support/hunyuan_video1_shapes.h"
+#include "support/layouts.h"
 #include "support/paths.h"
 #include "support/wrong_models.h"
 
@@ -49,12 +50,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 ModelConfig all_in_one(const fs::path& folder) {
   std::vector<Given> all;
@@ -134,22 +129,15 @@ const Layout layouts[] = {
 class HunyuanVideo1Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(HunyuanVideo1Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(
-      got.build("denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build(
-      "conditioner", {{"batch", 2}, {"llama3.length", 120}, {"llama3.drop", 95}, {"clip_l.length", 77}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 9}, {"height", 32}, {"width", 16}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 40}}},
+       {"conditioner", {{"batch", 2}, {"llama3.length", 120}, {"llama3.drop", 95}, {"clip_l.length", 77}}},
+       {"vae.encode", {{"batch", 1}, {"time", 9}, {"height", 32}, {"width", 16}}},
+       {"vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HunyuanVideo1Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, HunyuanVideo1Layouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not HunyuanVideo's text-to-video, or not whole
 

@@ -10,6 +10,7 @@
 #include "io/lora_names.h"
 #include "passes/adapt.h"
 #include "support/hunyuan_video_shapes.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
@@ -49,12 +50,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser) {
   std::vector<Given> all;
@@ -124,24 +119,16 @@ const Layout layouts[] = {
 class HunyuanVideoLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(HunyuanVideoLayouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build(
-      "denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 40}, {"glyphs_length", 20}},
-      DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner",
-                            {{"batch", 2}, {"qwen2_5_vl.length", 140}, {"qwen2_5_vl.drop", 108}, {"byt5.length", 30}},
-                            DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser",
+        {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 40}, {"glyphs_length", 20}}},
+       {"conditioner", {{"batch", 2}, {"qwen2_5_vl.length", 140}, {"qwen2_5_vl.drop", 108}, {"byt5.length", 30}}},
+       {"vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}},
+       {"vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HunyuanVideoLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, HunyuanVideoLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not HunyuanVideo 1.5, or not whole
 

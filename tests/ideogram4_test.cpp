@@ -13,6 +13,7 @@
 #include "run/plan.h"
 #include "support/device.h"
 #include "support/ideogram4_shapes.h"
+#include "support/layouts.h"
 #include "support/log.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -50,12 +51,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
@@ -117,20 +112,14 @@ const Layout layouts[] = {
 class Ideogram4Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Ideogram4Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"qwen3_vl.length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}, DType::f32));
+  expect_same_model(plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+                    {{"denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 40}}},
+                     {"conditioner", {{"batch", 2}, {"qwen3_vl.length", 40}}},
+                     {"vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}},
+                     {"vae.decode", {{"batch", 1}, {"height", 3}, {"width", 5}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Ideogram4Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Ideogram4Layouts, testing::ValuesIn(layouts), layout_name);
 
 // The vendor's fp8 has a factor for each row, ComfyUI's one for each weight.
 TEST(Ideogram4, FactorsOfEitherKind) {

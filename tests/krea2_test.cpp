@@ -14,6 +14,7 @@
 #include "run/plan.h"
 #include "support/device.h"
 #include "support/krea2_shapes.h"
+#include "support/layouts.h"
 #include "support/log.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -51,12 +52,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
@@ -120,21 +115,16 @@ const Layout layouts[] = {
 class Krea2Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Krea2Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  EXPECT_EQ(got.recipe().variant, "base");
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"qwen3_vl.length", 40}, {"qwen3_vl.drop", 34}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}},
+       {"conditioner", {{"batch", 2}, {"qwen3_vl.length", 40}, {"qwen3_vl.drop", 34}}},
+       {"vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}},
+       {"vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}}},
+      "base");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Krea2Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Krea2Layouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not whole
 

@@ -9,6 +9,7 @@
 #include "compile/adapter_selection.h"
 #include "encode/prompt_tokens.h"
 #include "passes/adapt.h"
+#include "support/layouts.h"
 #include "support/ltx2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -54,12 +55,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 // As published: all but Gemma, with what is there for sound.
 ModelConfig published(const fs::path& folder, const std::string& denoiser) {
@@ -130,21 +125,14 @@ const Layout layouts[] = {
 class Ltx2Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Ltx2Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(
-      got.build("denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"gemma3.length", 16}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}, DType::f32));
+  expect_same_model(plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+                    {{"denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}}},
+                     {"conditioner", {{"batch", 2}, {"gemma3.length", 16}}},
+                     {"vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}},
+                     {"vae.decode", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 2}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Ltx2Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Ltx2Layouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not LTX-2, or not whole
 

@@ -11,6 +11,7 @@
 #include "passes/adapt.h"
 #include "run/plan.h"
 #include "support/device.h"
+#include "support/layouts.h"
 #include "support/log.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
@@ -50,12 +51,6 @@ ModelConfig write_separate(const fs::path& folder) {
 }
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, const Change& change) {
   std::vector<Given> all;
@@ -97,20 +92,14 @@ const Layout layouts[] = {
 class Lumina2Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Lumina2Layouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"gemma2.length", 9}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+  expect_same_model(plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+                    {{"denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}},
+                     {"conditioner", {{"batch", 2}, {"gemma2.length", 9}}},
+                     {"vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}},
+                     {"vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Lumina2Layouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Lumina2Layouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not Lumina 2, or not whole
 

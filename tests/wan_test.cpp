@@ -19,6 +19,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/image_files.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/wan_shapes.h"
@@ -77,12 +78,6 @@ ModelConfig with_variant(ModelConfig config, const char* variant) {
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
 
@@ -149,22 +144,16 @@ const Layout layouts[] = {
 class WanLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(WanLayouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  EXPECT_EQ(got.recipe().variant, "wan2.1");
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"time", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}},
-                            DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"umt5.length", 40}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"time", 5}, {"height", 64}, {"width", 48}}, DType::f32));
-  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"time", 2}, {"height", 8}, {"width", 6}}, DType::f32));
+  expect_same_model(
+      plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+      {{"denoiser", {{"batch", 1}, {"time", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}},
+       {"conditioner", {{"batch", 2}, {"umt5.length", 40}}},
+       {"vae.encode", {{"batch", 1}, {"time", 5}, {"height", 64}, {"width", 48}}},
+       {"vae.decode", {{"batch", 1}, {"time", 2}, {"height", 8}, {"width", 6}}}},
+      "wan2.1");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WanLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, WanLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- what is not Wan, or not whole
 

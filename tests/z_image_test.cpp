@@ -12,6 +12,7 @@
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/layouts.h"
 #include "support/model_shapes.h"
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
@@ -49,12 +50,6 @@ const Sizes small{{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 // ---- layouts
-
-struct Layout {
-  const char* name;
-  std::function<ModelConfig(const fs::path& folder)> write;
-  Change change = as_is;  // of the original's numbers
-};
 
 std::vector<Given> renamed(std::vector<Given> tensors, const std::function<std::string(std::string)>& rename) {
   for (Given& t : tensors) t.name = rename(t.name);
@@ -136,19 +131,11 @@ const Layout layouts[] = {
 class ZImageLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(ZImageLayouts, OpenAsTheSameModel) {
-  const TempDir dir;
-  fs::create_directories(dir / "separate");
-  fs::create_directories(dir / "model");
-  const Model want(built_plugins(), write_separate(dir / "separate"), "");
-  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
-  EXPECT_EQ(got.id(), plugin);
-  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
-  EXPECT_NO_THROW(got.build("denoiser", small, DType::f32));
-  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"qwen3.length", 9}}, DType::f32));
+  expect_same_model(plugin, GetParam(), [](const fs::path& folder) { return write_separate(folder); },
+                    {{"denoiser", small}, {"conditioner", {{"batch", 2}, {"qwen3.length", 9}}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ZImageLayouts, testing::ValuesIn(layouts),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, ZImageLayouts, testing::ValuesIn(layouts), layout_name);
 
 // ---- prompts
 
