@@ -88,7 +88,7 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
                   return rule.plain(text).find("[trigger]") != std::string::npos;
                 });
   }
-  const std::string elsewhere = captions_elsewhere(without, config);
+  const std::string elsewhere = missing.empty() ? "" : captions_elsewhere(without, config);
   if (!missing.empty() && config.missing_captions == "empty")
     log_info("dataset {}: {} of {} images have no caption; theirs is {}{}", config.folder_path.string(), missing.size(),
              candidates.size(), trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"",

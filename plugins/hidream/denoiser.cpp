@@ -18,6 +18,7 @@
 #include <numeric>
 
 #include "nn/mmdit.hpp"
+#include "nn/video_positions.hpp"
 
 namespace hidream {
 
@@ -63,14 +64,6 @@ nn::Qkv qkv(Graph& g, Value x, const std::string& attention, const std::string& 
   Value q = normed("q");
   if (asking < g.shape(q)[1]) q = g.slice(q, 1, 0, asking);
   return nn::heads(g, q, normed("k"), g.linear(x, attention + ".to_v" + end), Dimensions::head_dim, "", "");
-}
-
-nn::RopeTables positions(Graph& g, int64_t rows, int64_t columns, int64_t text) {
-  std::vector<std::array<int64_t, 3>> ids;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
-  ids.resize(ids.size() + static_cast<size_t>(text));
-  return nn::rope_tables<3>(g, ids, {64, 32, 32}, theta);
 }
 
 struct Builder {
@@ -132,8 +125,10 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value text = g.linear(t5, "caption_projection." + std::to_string(dims.blocks()) + ".linear");
   text = g.concat({text, builder.shown(dims.blocks() - 1)}, 1);
   const int64_t words = g.shape(text)[1], shown = g.shape(llama)[1];
-  const nn::RopeTables image = positions(g, rows, columns, 0), asking = positions(g, rows, columns, words),
-                       all = positions(g, rows, columns, words + shown);
+  const auto positions = [&](int64_t behind) {
+    return nn::video_positions(g, {1, rows, columns}, behind, {64, 32, 32}, theta);
+  };
+  const nn::RopeTables image = positions(0), asking = positions(words), all = positions(words + shown);
   for (int64_t i = 0; i < dims.double_blocks; ++i) builder.double_block(i, x, text, image);
   x = g.concat({x, text}, 1);
   for (int64_t i = 0; i < dims.single_blocks; ++i) builder.single_block(i, x, asking, all);

@@ -10,7 +10,7 @@
 // not seen: neither is in the graph.
 #include "denoiser.h"
 
-#include "nn/hunyuan_video_positions.hpp"
+#include "nn/video_positions.hpp"
 
 namespace hunyuan_video {
 
@@ -77,8 +77,9 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   nn::FluxTransformer transformer(
       g, dims, [&](const nn::FluxPart& part) { return nn::modulation(g, activated, part.linear(), part.vectors()); },
       rows.lengths);
-  Value out = transformer.between(tokens(g, dims, dims.image > 0 ? behind_noise(g, latents) : latents), rows.x,
-                                  nn::hunyuan_video_positions(g, time, height, width, g.shape(rows.x)[1]), places);
+  Value out = transformer.between(
+      tokens(g, dims, dims.image > 0 ? behind_noise(g, latents) : latents), rows.x,
+      nn::video_positions(g, {time, height, width}, g.shape(rows.x)[1], {16, 56, 56}, 256.0), places);
   g.output("output", g.reshape(out, g.shape(latents)));
 }
 

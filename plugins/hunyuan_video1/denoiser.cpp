@@ -7,7 +7,7 @@
 // pairs with base 256; the text, which is read as nn/hunyuan_text.hpp has it, has none.
 #include "denoiser.h"
 
-#include "nn/hunyuan_video_positions.hpp"
+#include "nn/video_positions.hpp"
 
 namespace hunyuan_video1 {
 
@@ -43,9 +43,9 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
       g, dims, [&](const nn::FluxPart& part) { return nn::modulation(g, activated, part.linear(), part.vectors()); },
       text_lengths);
   Value below = g.reshape(latents, {batch, time * height, width, dims.channels});
-  Value out = transformer.between(tokens(g, dims, below), refined,
-                                  nn::hunyuan_video_positions(g, time, rows, columns, g.shape(refined)[1]),
-                                  time * rows * columns);
+  Value out = transformer.between(
+      tokens(g, dims, below), refined,
+      nn::video_positions(g, {time, rows, columns}, g.shape(refined)[1], {16, 56, 56}, 256.0), time * rows * columns);
   out = nn::unpatchify_channel_first(g, out, time * height, width, patch);
   g.output("output", g.reshape(out, {batch, time, height, width, dims.channels}));
 }

@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "nn/mmdit.hpp"
+#include "nn/video_positions.hpp"
 
 namespace wan {
 
@@ -32,15 +33,6 @@ using lora_host::Value;
 namespace {
 
 constexpr double eps = 1e-6;
-
-nn::RopeTables positions(Graph& g, int64_t frames, int64_t rows, int64_t columns) {
-  using Id = std::array<int64_t, 3>;
-  std::vector<Id> ids;
-  for (int64_t frame = 0; frame < frames; ++frame)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) ids.push_back({frame, row, column});
-  return nn::rope_tables(g, ids, Id{44, 42, 42}, 10000.0);
-}
 
 // The convolution of patches as a product: its kernel is as large as its step.
 Value patches(Graph& g, Value latents, int64_t hidden) {
@@ -167,7 +159,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   if (start) x = beginning_with(g, *start, start->picture, latents);
   x = patches(g, x, dims.hidden);
   if (start) x = g.reshape(x, {times, g.shape(x)[1] / time, dims.hidden});
-  const nn::RopeTables rope = positions(g, time, height / Dimensions::patch, width / Dimensions::patch);
+  const nn::RopeTables rope =
+      nn::video_positions(g, {time, height / Dimensions::patch, width / Dimensions::patch}, 0, {44, 42, 42}, 10000.0);
   for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, asked, rope);
 
   const std::vector<Value> mod = modulation(g, g.reshape(t, {times, 1, dims.hidden}), "head.modulation", 2);
