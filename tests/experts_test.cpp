@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "data/further_images.h"
 #include "diffusion/guidance.h"
 #include "encode/latent_shape.h"
 #include "encode/step_shapes.h"
@@ -443,24 +444,16 @@ TEST(AiToolkit, KeysOfAModelMayBeFilesOfItsPlugin) {
               HasSubstr("model.model_kwargs: not supported: give settings"));
 }
 
-// A model that is both is one that goes on from pictures where all clips are to be.
+// Of the datasets that say so, and of the same model: others may have clips of text alone, or photos.
 TEST(AiToolkit, ClipsMayBeginWithTheirFirstFrame) {
-  const auto variant = [](const char* arch, const char* datasets) {
-    return read_job(arch, "", "", datasets).model.given.at("variant").text;
-  };
-  EXPECT_EQ(variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: true}, {folder_path: photos}"),
-            "wan2.2-ti2v-5b-i2v");
-  EXPECT_EQ(variant("wan22_5b", "{folder_path: a, num_frames: 5}"), "wan2.2-ti2v-5b");
-  EXPECT_EQ(variant("wan22_5b", "{folder_path: photos, do_i2v: true}"), "wan2.2-ti2v-5b") << "no clips";
-  const Config always = read_job("wan22_14b_i2v", "", "", "{folder_path: a, num_frames: 5, do_i2v: true}");
-  EXPECT_EQ(always.model.given.at("variant").text, "wan2.2");
-  EXPECT_THAT(always.notes, testing::Contains(HasSubstr("datasets[].do_i2v: passed over: a wan22_14b_i2v is")));
-  EXPECT_THAT(error_of([&] {
-                variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: true}, {folder_path: b, num_frames: 5}");
-              }),
-              HasSubstr("some datasets of clips have do_i2v: true and others do not"));
-  EXPECT_THAT(error_of([&] { variant("wan22_5b", "{folder_path: a, num_frames: 5, do_i2v: perhaps}"); }),
-              HasSubstr("expected true or false, found"));
+  const Config config =
+      read_job("wan22_5b", "", "", "{folder_path: a, num_frames: 5, do_i2v: true}, {folder_path: b, num_frames: 5}");
+  EXPECT_EQ(config.model.given.at("variant").text, "wan2.2-ti2v-5b");
+  EXPECT_TRUE(config.datasets.at(0).do_i2v);
+  EXPECT_FALSE(config.datasets.at(1).do_i2v);
+  EXPECT_THAT(keys_of_images(config), testing::ElementsAre(own_first_frame_key));
+  EXPECT_THAT(keys_of_images(read_job("wan22_5b", "", "", "{folder_path: photos, do_i2v: true}")), testing::IsEmpty())
+      << "no clips";
 }
 
 TEST(ExpertJobs, OfAiToolkitDivideTheirSteps) {

@@ -1,6 +1,7 @@
 // Training a model of videos by the command: clips from video files, samples that move.
 #include <gmock/gmock.h>
 
+#include "config/load.h"
 #include "data/cut_reader.h"
 #include "data/dataset.h"
 #include "data/sample_file.h"
@@ -8,10 +9,12 @@
 #include "encode/read_ahead.h"
 #include "support/image_files.h"
 #include "support/log.h"
+#include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 #include "support/video_files.h"
 #include "support/wan_shapes.h"
+#include "train/batch_maker.h"
 
 namespace lh::test::video_training_test {
 namespace {
@@ -235,11 +238,12 @@ datasets:
     num_frames: 5
     resolution: [32]
     flip_x: true
-train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
+{}train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
 sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
 )",
                                        (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(),
-                                       more_of_model_, (dir_ / "films").string(), steps, more_of_sample_));
+                                       more_of_model_, (dir_ / "films").string(), more_of_datasets_, steps,
+                                       more_of_sample_));
   }
   HostResult train(const std::string& folder, int64_t steps, const std::vector<std::string>& more = {}) const {
     write_job(folder, steps);
@@ -248,7 +252,7 @@ sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 64, samp
     return run_host(arguments);
   }
   TempDir dir_;
-  std::string more_of_model_, more_of_sample_;
+  std::string more_of_model_, more_of_datasets_, more_of_sample_;
 };
 
 struct SmallModel {
@@ -349,6 +353,44 @@ TEST_F(VideoTraining, ImageToVideoNeedsAPictureForSamples) {
   const HostResult refused = train("whole", 4);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.output, HasSubstr("sample.images.control: missing"));
+}
+
+// Of one folder every clip goes on from its own first frame, of which nothing is learnt; of the other none does, and all
+// of it is. The mean over what is learnt is the same of both.
+TEST_F(VideoTraining, ClipsMayGoOnFromTheirFirstFrames) {
+  SKIP_WITHOUT_VIDEOS();
+  use_image_to_video(write_small_ti2v, "wan2.2-ti2v-5b");
+  fs::copy(dir_ / "films", dir_ / "others");
+  more_of_datasets_ = fmt::format("  - {{folder_path: \"{}\", num_frames: 5, resolution: [32], do_i2v: true}}\n",
+                                  (dir_ / "others").string());
+  EXPECT_THAT(train("whole", 4, {"--dry-run"}).output,
+              HasSubstr("clips    2 samples go on from their first frames, of which nothing is learnt"));
+  expect_trained(train("whole", 4));
+  expect_trained(train("parts", 2));
+  expect_trained(train("parts", 4, {"--resume"}));
+  EXPECT_EQ(get(dir_ / "parts/clips/clips.safetensors"), get(dir_ / "whole/clips/clips.safetensors"));
+  EXPECT_EQ(get(dir_ / "parts/clips/samples/000000004_0.webp"), get(dir_ / "whole/clips/samples/000000004_0.webp"));
+
+  Prepared prepared(built_plugins(), load_config(dir_ / "job.yaml"));
+  BatchMaker maker(prepared);
+  prepared.text.prepare(prepared.prompts());
+  prepared.latents.prepare(prepared.cuts());
+  for (const Sample& sample : prepared.dataset.samples) {
+    SCOPED_TRACE(sample.image.path);
+    const StepInputs made = maker.validation(sample, prepared.validation_shape(sample), 0);
+    const HostTensor& weights = made.tensors.at("loss_weight");
+    const bool goes_on = sample.image.path.parent_path().filename() == "others";
+    ASSERT_EQ(weights.desc.shape, (Shape{1, 2, 2, 2, 1}));
+    EXPECT_EQ(made.tensors.at("given").as<float>()[0], goes_on ? 1 : 0);
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(weights.as<float>()[i], !goes_on ? 1 : i < 4 ? 0 : 2) << i;
+  }
+}
+
+TEST_F(VideoTraining, ModelsOfTextAreNotShownFirstFrames) {
+  SKIP_WITHOUT_VIDEOS();
+  more_of_datasets_ = "    do_i2v: true\n";
+  EXPECT_THAT(train("whole", 4, {"--dry-run"}).output,
+              HasSubstr("datasets[].do_i2v: true has no effect: model family 'wan', wan2.1, is never shown"));
 }
 
 TEST_F(VideoTraining, ChecksVideos) {

@@ -81,6 +81,7 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
+                   .by_place = model.recipe().starts_clips(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = selection.text_encoders(),

@@ -37,14 +37,6 @@ Value add_loss(Graph& graph, const StepOptions& options) {
     weight = graph.add_input("loss_weight", {DType::f32, shape.with(-1, 1)});
   else if (options.weighted)
     weight = graph.add_input("loss_weight", by_sample);
-  if (const int64_t given = options.given_times; given > 0 && shape[1] > given) {
-    const auto learnt = [&](Value x) {
-      return graph.add(slice_op, {x}, {{"axis", int64_t{1}}, {"start", given}, {"length", shape[1] - given}}, 0)[0];
-    };
-    output = learnt(output);
-    target = learnt(target);
-    if (options.by_place) weight = learnt(weight);
-  }
   if (options.loss == "mse" && !options.by_place) return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
   const bool has_width = options.loss != "mse" && options.loss != "l1";
   if (has_width) deltas = graph.add_input("loss_delta", by_sample);

@@ -30,7 +30,6 @@ struct StepOptions {
   std::string loss = "mse";  // as train.loss has it
   bool weighted = false;     // each sample's loss has a weight
   bool by_place = false;     // each place's of each sample has, too
-  int64_t given_times = 0;   // places of time, from the first, that the loss leaves out where there are others
   ActivationChoice activations = {};
   Rates rates = usual_rates;                // by which recomputation is chosen
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well

@@ -19,34 +19,12 @@ std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, co
   return found;
 }
 
-// The kind of model that goes on from pictures, where `name` is one that can and the clips are to be trained so.
-std::string from_pictures(schema::Acting& on, const std::string& name) {
-  const std::string tagged = name + ":i2v";
-  const auto count = [&](bool asked) {
-    return std::ranges::count_if(on.config.datasets, [&](const DatasetConfig& dataset) {
-      return dataset.num_frames > 1 && dataset.do_i2v == asked;
-    });
-  };
-  if (count(true) == 0) return name;
-  if (having(*on.arch, tagged).empty()) {
-    on.config.notes.push_back(fmt::format(
-        "datasets[].do_i2v: passed over: a {} is here always shown what a clip begins with, or never", name));
-    return name;
-  }
-  if (count(false) > 0)
-    on.problems.emplace_back(
-        "some datasets of clips have do_i2v: true and others do not: here all clips of a run begin with their own "
-        "frame "
-        "or none does. Give all of them do_i2v: true, or none");
-  return tagged;
-}
-
 }  // namespace
 
 void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& value) {
   if (on.arch == nullptr) return;
   Config& config = on.config;
-  std::string known = from_pictures(on, name);
+  std::string known = name;
   std::vector<const PluginKeys*> owners = having(*on.arch, known);
   if (owners.empty()) owners = having(*on.arch, known = name.substr(0, name.find(':')));
   if (owners.empty()) {

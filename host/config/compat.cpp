@@ -269,11 +269,6 @@ void apply_square_crop(Acting& on, const yaml::Node& value) {
 }
 
 const Switch switch_table[] = {
-    {"datasets[].do_i2v",
-     [](Acting& on, const yaml::Node& value) { on.dataset->do_i2v = on.flag(value).value_or(false); },
-     "true, for clips and with an arch that is text- and image-to-video: the model goes on from the first frame of "
-     "each. "
-     "Of other models it follows from their weights."},
     {"datasets[].square_crop", apply_square_crop,
      "true, with buckets: buckets: false without random_crop and random_scale, the square in the middle."},
     {"train.force_first_sample",

@@ -96,7 +96,7 @@ struct DatasetConfig {
   int64_t caption_variants = 0;  // of each picture; 0 = drawn anew each time
   std::vector<int64_t> resolution{512};
   int64_t num_frames = 1;              // of a clip of each video; 1 = pictures
-  bool do_i2v = false;                 // ai-toolkit's: model.arch is one that goes on from their first frames
+  bool do_i2v = false;                 // clips go on from their first frames, with models that can do without
   bool shrink_video_to_frames = true;  // spread over the whole video
   double fps = 24;                     // otherwise
   // In place of both, of the frames as they follow each other, or of those that are left at `fps` of source_fps.

@@ -483,6 +483,10 @@ const Key table[] = {
      "the model's latents have a place for the first frame and one for each N behind it, the last ones that fill none "
      "are left out.",
      {.range = frames}},
+    {"datasets[].do_i2v",
+     each<&D::do_i2v>,
+     "For models that make videos of text, and go on from a picture where they are given one: each clip goes on from its "
+     "own first frame, of which nothing is learnt. Models of image-to-video alone are always shown it."},
     {"datasets[].shrink_video_to_frames", each<&D::shrink_video_to_frames>,
      "The frames are spread evenly over the whole video. false: they follow each other at datasets[].fps, from a place "
      "of the video that its content decides."},

@@ -321,6 +321,7 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.augment_variants = sample.is_augmented() ? config.augment_variants : 1;
       if (inpaint) sample.inpaint_masks = sample.images.contains(inpaint_mask_key) ? 1 : config.inpaint_masks;
       sample.loss_weight = config.loss_multiplier;
+      sample.goes_on = config.do_i2v;
       sample.repeats = config.num_repeats;
       dataset.small +=
           config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;

@@ -77,6 +77,7 @@ struct ImageCut {
   std::optional<InpaintMask> inpaint = {};
   ClipSpec clip = {};
   bool only_first = false;  // of the bucket's frames, of which a model is told; the others are grey
+  bool goes_on = false;     // from its first frame, with models that can do without
 };
 
 // Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
@@ -100,10 +101,13 @@ struct Sample {
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
   int64_t inpaint_masks = 0;     // the same, for models that paint by a mask
+  bool goes_on = false;          // each clip, from its own first frame: see ImageCut
   double loss_weight = 1;
   int64_t repeats = 1;
   bool is_augmented() const { return random_crop || random_scale || color_aug; }
-  ImageCut cut() const { return {.file = image, .bucket = bucket, .flip = flip, .clip = clip}; }
+  ImageCut cut() const {
+    return {.file = image, .bucket = bucket, .flip = flip, .clip = clip, .goes_on = goes_on && bucket.frames > 1};
+  }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
   uint64_t number() const { return content_number(image); }

@@ -32,8 +32,10 @@ std::set<std::string> keys_of_images(const SampleConfig& config) {
 
 std::set<std::string> keys_of_images(const Config& config) {
   std::set<std::string> keys = keys_of_images(config.sample);
-  for (const DatasetConfig& dataset : config.datasets)
+  for (const DatasetConfig& dataset : config.datasets) {
     for (const auto& [key, paths] : dataset.images) keys.insert(key);
+    if (dataset.do_i2v && has_videos(dataset)) keys.insert(own_first_frame_key);
+  }
   return keys;
 }
 

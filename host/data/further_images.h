@@ -28,6 +28,9 @@ struct ImageKeys {
   std::set<std::string> chosen;    // of `needed`, those that it can do without, which something of the run has
 };
 
+// Among the keys of a run: some of its clips go on from their own first frames.
+inline const std::string own_first_frame_key = "own first frame";
+
 // The keys of the further images that samples of a run are made from, and with those of its datasets.
 std::set<std::string> keys_of_images(const SampleConfig& config);
 std::set<std::string> keys_of_images(const Config& config);

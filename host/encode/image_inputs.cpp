@@ -41,7 +41,8 @@ HostTensor by_place(const std::vector<uint8_t>& mask, const Bucket& size, int64_
 
 // Of a sample that is trained on its own, of others the picture that they may have.
 bool is_given(const InputSpec& first_frame, const ImageFiles& images, const ImageCut& own) {
-  return !own.file.path.empty() || images.contains(first_frame.of);
+  const bool trained = !own.file.path.empty();
+  return images.contains(first_frame.of) || (trained && (own.goes_on || !first_frame.optional));
 }
 
 ImageCut cut_of(const InputSpec& first_frame, const ImageFiles& images, ImageCut own) {

@@ -42,8 +42,8 @@ bool Recipe::shown_first_frames() const {
          std::ranges::any_of(pictures, [](const auto& picture) { return picture.second.first_frame; });
 }
 
-int64_t Recipe::given_times() const {
-  return std::ranges::any_of(inputs, [](const auto& input) { return input.second.starts; }) ? 1 : 0;
+bool Recipe::starts_clips() const {
+  return std::ranges::any_of(inputs, [](const auto& input) { return input.second.starts; });
 }
 
 std::set<std::string> Recipe::encoders() const {
@@ -54,14 +54,18 @@ std::set<std::string> Recipe::encoders() const {
 }
 
 void Recipe::keep_images(const std::set<std::string>& keys) {
-  const auto is_out = [&](const auto& item) {
+  using Source = InputSpec::Source;
+  const auto is_out = [&](const auto& item, std::set<std::string>& gone) {
     const bool out = item.second.optional && !keys.contains(item.second.of);
-    if (out) left_out.insert(item.second.of);
+    if (out) gone.insert(item.second.of);
     return out;
   };
-  std::erase_if(inputs,
-                [&](const auto& item) { return item.second.source == InputSpec::Source::image && is_out(item); });
-  std::erase_if(pictures, is_out);
+  std::erase_if(inputs, [&](const auto& item) {
+    const bool of_samples = item.second.source == Source::first_frame || item.second.source == Source::given;
+    if (of_samples && keys.contains(own_first_frame_key)) return false;
+    return is_out(item, of_samples ? left_out_of_samples : left_out);
+  });
+  std::erase_if(pictures, [&](const auto& item) { return is_out(item, left_out); });
 }
 
 ImageKeys Recipe::image_keys() const {
@@ -81,6 +85,7 @@ ImageKeys Recipe::image_keys_of_samples() const {
   ImageKeys keys = image_keys();
   if (keys.inpaint) keys.needed.insert({inpaint_image_key, inpaint_mask_key});
   keys.inpaint = false;
+  keys.possible.insert(left_out_of_samples.begin(), left_out_of_samples.end());
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::first_frame) (spec.optional ? keys.possible : keys.needed).insert(spec.of);
   for (const auto& [name, spec] : pictures)

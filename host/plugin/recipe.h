@@ -72,8 +72,8 @@ struct InputSpec {
   bool per_token = false;  // noise levels: f32 [B, tokens]
   std::vector<Number> numbers;  // sizes
   Image image = Image::latents;
-  // image: the model can do without; it is an input of runs that have images of its key. first_frame: samples can, and
-  // then it is zeros.
+  // The model can do without. It is an input of runs that have images of its key; first_frame: or clips that go on from
+  // their own, and of samples without it is zeros.
   bool optional = false;
   bool starts = false;       // first_frame: its latents alone, in place of the first of the noisy ones
   double value = 0;          // constant; guidance: the number below 0 that is none, where the model has one
@@ -181,6 +181,7 @@ struct Recipe {
   std::map<std::string, InputSpec> inputs;          // of the denoiser's graph, beside its latents
   std::map<std::string, PictureSpec> pictures;      // of the conditioner's graph, beside its tokens
   std::set<std::string> left_out;                   // keys of images that it could be given: see keep_images
+  std::set<std::string> left_out_of_samples;        // and of such that samples alone have
   std::vector<DenoiserSpec> denoisers{{}};          // from the noisiest
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   NoiseScheduleSpec noise_schedule;
@@ -193,10 +194,10 @@ struct Recipe {
   bool guided() const;              // one of the inputs is a distilled guidance strength
   bool inpaints() const;            // and to some the part of an image that is to be painted anew
   bool shown_first_frames() const;  // and to some what a clip begins with
-  int64_t given_times() const;      // places of time, from the first, that are not noisy: nothing is learnt of them
+  bool starts_clips() const;        // and then in place of their first noisy latents, of which nothing is learnt
   std::set<std::string> encoders() const;  // components of the conditioner: those that read and those that see
   // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run
-  // has.
+  // has: keys_of_images.
   void keep_images(const std::set<std::string>& keys);
   ImageKeys image_keys() const;             // of the further images that the model is given in training
   ImageKeys image_keys_of_samples() const;  // and in sampling, where there is no image but those

@@ -151,12 +151,15 @@ std::map<std::string, InputSpec> read_inputs(const Strict& in, const yaml::Node&
     inputs.emplace(name.text, read_input(in, name.text, value));
   }
   for (const auto& [name, value] : node.entries) {
-    const InputSpec& spec = inputs.at(name.text);
-    const auto shows_it = [&](const auto& other) {
-      return other.second.source == Source::first_frame && other.second.of == spec.of;
-    };
-    if (spec.source == Source::given && std::ranges::none_of(inputs, shows_it))
-      in.wrong(value, fmt::format("`{}`: expected an input first_frame.{} beside it", spec.text(), spec.of));
+    InputSpec& spec = inputs.at(name.text);
+    if (spec.source == Source::given) {
+      const auto shown = std::ranges::find_if(inputs, [&](const auto& other) {
+        return other.second.source == Source::first_frame && other.second.of == spec.of;
+      });
+      if (shown == inputs.end())
+        in.wrong(value, fmt::format("`{}`: expected an input first_frame.{} beside it", spec.text(), spec.of));
+      spec.optional = shown->second.optional;
+    }
     if (spec.source != Source::mask && spec.source != Source::lengths) continue;
     const auto of = inputs.find(spec.of);
     if (of == inputs.end() || of->second.source != Source::conditioner || of->second.mask.empty())

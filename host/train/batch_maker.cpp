@@ -47,6 +47,17 @@ void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes,
   tensors[preserved_weight] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, weights);
 }
 
+void BatchMaker::add_places(const Use& use, size_t count, std::vector<float>& by_mask, std::vector<float>& in_loss) {
+  const std::vector<float> frame = p_.masks.at(use.sample, use.cut.augment.at);
+  const size_t frames = count / frame.size();
+  const bool shown = use.own.goes_on && p_.model.recipe().starts_clips();
+  for (size_t i = 0; i < frames; ++i) {
+    const float learnt = !shown ? 1 : i == 0 ? 0 : static_cast<float>(frames) / static_cast<float>(frames - 1);
+    by_mask.insert(by_mask.end(), frame.begin(), frame.end());
+    for (const float counts : frame) in_loss.push_back(counts * learnt);
+  }
+}
+
 StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape, int32_t step) {
   const LatentSpec& spec = p_.model.recipe().latents;
   const auto size = static_cast<int64_t>(uses.size());
@@ -54,7 +65,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   HostTensor latents(Desc{DType::f32, latent_shape(spec, sizes, size, spec.channels)}), target(latents.desc);
   const size_t count = latents.as<float>().size() / uses.size();
   const Shape by_place = latents.desc.shape.with(-1, 1);
-  std::vector<float> weights, widths, places;
+  std::vector<float> weights, widths, by_mask, in_loss;
   std::vector<InputRow> rows;
   std::vector<TensorCache::Entry> conditionings;       // that rows point to
   std::vector<std::shared_ptr<const Tokens>> prompts;  // that `tokens` points to
@@ -76,11 +87,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
     weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *
                                          (sample.is_reg ? p_.config.train.reg_weight : 1)));
     widths.push_back(row.level.width);
-    if (p_.masked()) {
-      const std::vector<float> counts = p_.masks.at(sample, use.cut.augment.at);
-      const size_t frames = count / static_cast<size_t>(spec.channels) / counts.size();
-      for (size_t frame = 0; frame < frames; ++frame) places.insert(places.end(), counts.begin(), counts.end());
-    }
+    if (p_.counts_by_place()) add_places(use, count / static_cast<size_t>(spec.channels), by_mask, in_loss);
     rows.push_back(std::move(row));
   }
 
@@ -90,16 +97,16 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   in.tensors["latents"] = std::move(latents);
   in.tensors["target"] = std::move(target);
   in.tensors["loss_delta"] = HostTensor::from_floats({size}, widths);
-  if (p_.masked()) {
+  if (p_.counts_by_place()) {
     const bool normalized = p_.config.train.mask_normalization == "batch";
     if (p_.keeps_masked()) {
-      std::vector<float> hidden(places.size());
-      std::ranges::transform(places, hidden.begin(), [](float seen) { return 1 - seen; });
+      std::vector<float> hidden(by_mask.size());
+      std::ranges::transform(by_mask, hidden.begin(), [](float seen) { return 1 - seen; });
       const std::vector<float> each(uses.size(), static_cast<float>(p_.config.train.inverted_mask_prior_multiplier));
       in.tensors[prior_weight] = HostTensor::from_floats(by_place, place_weights(each, std::move(hidden), normalized));
     }
     in.tensors["loss_weight"] =
-        HostTensor::from_floats(by_place, place_weights(weights, std::move(places), normalized));
+        HostTensor::from_floats(by_place, place_weights(weights, std::move(in_loss), normalized));
   } else {
     in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
   }

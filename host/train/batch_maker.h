@@ -34,6 +34,9 @@ class BatchMaker {
   void add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);
+  // Appends how much each place [t, h, w] of a sample counts by its mask, and in the loss: there not at all in a first
+  // frame that the model is shown, for which the others make up.
+  void add_places(const Use& use, size_t count, std::vector<float>& by_mask, std::vector<float>& in_loss);
   Prepared& p_;
   DenoiserInputs inputs_;
 };

@@ -76,8 +76,9 @@ struct Prepared {
   std::unique_ptr<ValidationSteps> validation;  // where images are set apart
   std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
   std::string report(bool whole);               // what --dry-run prints: a page, or everything
-  bool masked() const;                          // some sample counts by place
+  bool masked() const;                          // some sample counts by its mask
   bool keeps_masked() const;                    // and where it does not, the model stays as it was
+  bool counts_by_place() const;                 // by masks, or because the model is shown what some clips begin with
   bool shares_base() const { return config.memory.shard_base && processes > 1; }
   RunCourse course() const;
   uint64_t validation_seed() const;

@@ -1,11 +1,15 @@
 // The graph of the video stream of the LTX-2 transformer, as it runs where there is no sound: what goes to and fro
 // between the two streams is left out.
 //
-//   x = patchify_proj(latents), text = caption_projection(text) (2.0), t = adaln_single(1000 sigma), rows of all
-//   blocks; then in each block, with t + table cut into shift, scale, gate of attention, of the mlp and (2.3) of asking
-//   the text: x += gate attn1((1 + scale) norm(x) + shift) x += attn2(norm(x), text); in 2.3 x, text and the result are
-//   modulated too, text by prompt_adaln_single x += gate ff((1 + scale) norm(x) + shift) velocity = proj_out((1 +
-//   scale) layer_norm(x) + shift)
+//   x    = patchify_proj(latents), text = caption_projection(text) (2.0), t = adaln_single(1000 sigma); then in each
+//   block, with (t + table) cut into shift, scale, gate of attention, of the mlp and (2.3) of asking the text:
+//   x   += gate attn1((1 + scale) norm(x) + shift)
+//   x   += attn2(norm(x), text), in 2.3 x and the result modulated, too, and text by prompt_adaln_single(1000 sigma)
+//   x   += gate ff((1 + scale) norm(x) + shift)
+//   velocity = proj_out((1 + scale) layer_norm(x) + shift)
+//
+// Clips may go on from a picture (nn/first_frame.hpp): then all that follows from the time is one for each frame of
+// latents, but for what modulates text, and x is [B t, n, h] but in attention.
 //
 // Norms of the blocks are RMS, without weights. Positions have three axes, of the middle of a place: seconds in 20,
 // pixels in 2048. The first latent is of one frame, each other one of eight.
@@ -14,6 +18,7 @@
 #include <algorithm>
 
 #include "attention.h"
+#include "nn/first_frame.hpp"
 #include "nn/ltx2_autoencoder.hpp"
 #include "nn/mmdit.hpp"
 
@@ -69,16 +74,18 @@ Value block(Graph& g, const std::string& name, Value x, Value rows, Value text, 
             const nn::RopeTables& rope) {
   auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
   const std::vector<Value> mod = modulation(g, rows, name + ".scale_shift_table");
-  Value y = modulated(g, g.rms_norm(x, eps), mod[0], mod[1]);
-  x = nn::gated(g, x, mod[2], attention(g, name + ".attn1", y, y, rope));
+  const int64_t batch = g.shape(text)[0];
+  Value y = nn::by_items(g, modulated(g, g.rms_norm(x, eps), mod[0], mod[1]), batch);
+  x = nn::gated(g, x, mod[2], nn::by_rows_of(g, attention(g, name + ".attn1", y, y, rope), x));
   y = g.rms_norm(x, eps);
   if (prompt_rows) {
     const std::vector<Value> of_text = modulation(g, prompt_rows, name + ".prompt_scale_shift_table");
-    y = modulated(g, y, mod[6], mod[7]);
+    y = nn::by_items(g, modulated(g, y, mod[6], mod[7]), batch);
     text = modulated(g, text, of_text[0], of_text[1]);
-    x = nn::gated(g, x, mod[8], attention(g, name + ".attn2", y, text, {}));
+    x = nn::gated(g, x, mod[8], nn::by_rows_of(g, attention(g, name + ".attn2", y, text, {}), x));
   } else {
-    x = g.add(x, attention(g, name + ".attn2", y, text, {}));
+    y = nn::by_items(g, y, batch);
+    x = g.add(x, nn::by_rows_of(g, attention(g, name + ".attn2", y, text, {}), x));
   }
   y = modulated(g, g.rms_norm(x, eps), mod[3], mod[4]);
   return nn::gated(g, x, mod[5], feed_forward(g, name + ".ff", y));
@@ -92,18 +99,22 @@ void build_denoiser(Graph& g, const Dimensions& dims, double fps, const lora_hos
   Value text = g.input("text", {batch, sizes["text_length"], dims.text});
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
-  const Rows rows = adaln(g, timestep, "adaln_single");
+  const std::optional<nn::FirstFrame> first = nn::FirstFrame::of(g, sizes, latents);
+  const Rows rows = adaln(g, first ? first->times(g, timestep, time) : timestep, "adaln_single");
   const Value prompt_rows = dims.prompt_adaln ? adaln(g, timestep, "prompt_adaln_single").all : Value{};
   if (dims.caption) text = nn::mlp(g, text, "caption_projection.linear_1", "caption_projection.linear_2");
   const nn::RopeTables rope = rope_tables(g, positions(time, height, width, fps), dims.hidden);
-  Value x = g.linear(g.reshape(latents, {batch, time * height * width, dims.channels}), "patchify_proj");
+  const int64_t times = g.shape(rows.vector)[0];  // B t where a clip goes on from a picture, else B
+  Value x = first ? first->shown(g, latents) : latents;
+  x = g.linear(g.reshape(x, {times, batch * time * height * width / times, dims.channels}), "patchify_proj");
   for (int64_t i = 0; i < dims.blocks; ++i)
     x = block(g, "transformer_blocks." + std::to_string(i), x, rows.all, text, prompt_rows, rope);
 
   const std::vector<Value> mod =
-      modulation(g, g.reshape(rows.vector, {batch, 1, dims.hidden}), "scale_shift_table");  // shift, scale
+      modulation(g, g.reshape(rows.vector, {times, 1, dims.hidden}), "scale_shift_table");  // shift, scale
   Value out = g.linear(nn::modulated_norm(g, x, mod[0], mod[1], eps), "proj_out");
-  g.output("output", g.reshape(out, g.shape(latents)));
+  out = g.reshape(out, g.shape(latents));
+  g.output("output", first ? first->velocity(g, out, latents, timestep) : out);
 }
 
 }  // namespace ltx2

@@ -20,8 +20,8 @@ Dimensions read_dimensions(const lora_host::Weights& weights);
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);
 
-// latents [B, t, H, W, C] of a video with so many frames a second, text [B, L, D], timestep f32 [B] (sigma in 0..1)
-// -> velocity.
+// latents [B, t, H, W, C] of a video with so many frames a second, text [B, L, D], timestep f32 [B] (sigma in 0..1),
+// and first_frame and given of nn::FirstFrame -> velocity.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, double fps, const lora_host::Sizes& sizes);
 
 }  // namespace ltx2

@@ -1,4 +1,4 @@
-// Plugin "ltx2": LTX-2 and LTX-2.3, text-to-video without sound. A still image is a video of one frame.
+// Plugin "ltx2": LTX-2 and LTX-2.3, of text or a picture, without sound. A still image is a video of one frame.
 #include <string>
 
 #include "denoiser.h"

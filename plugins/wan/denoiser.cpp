@@ -10,9 +10,8 @@
 // place are given, 1 or 0, and the latents of a clip that is grey behind its first frame. Those that see it by an image
 // encoder, too, ask its states with the same queries, and add the answers:
 //   image = norm(linear(gelu(linear(norm(image)))));  cross_attn = o(attention(q, k, v) + attention(q, k_img, v_img))
-// Others have it in place of their first noisy latents, and are told time 0 of its tokens: then all that follows from
-// the time is one for each frame of latents, and x is [B t, n, h] but in attention. The velocity there is the one that
-// leads to the picture, (latents - picture) / sigma.
+// Others may have it in place of their first noisy latents (nn/first_frame.hpp), and are told time 0 of its tokens: then
+// all that follows from the time is one for each frame of latents, and x is [B t, n, h] but in attention.
 //
 // Norms of q and k go over the whole width. Tokens are ordered by frame, row and column, and these are their positions,
 // of which self attention alone knows. Patches lie within a frame; they are read channel first and written channel
@@ -21,6 +20,7 @@
 
 #include <algorithm>
 
+#include "nn/first_frame.hpp"
 #include "nn/mmdit.hpp"
 #include "nn/video_positions.hpp"
 
@@ -52,43 +52,6 @@ Value behind_noise(Graph& g, Value latents) {
   std::fill_n(given.begin(), frames, 1.0f);  // the first place is of one frame, which counts as all of them
   Value mask = g.cast(g.constant({1, d[1], 1, 1, frames}, given), LH_FLOAT);
   return g.concat({latents, g.expand(mask, {d[0], d[1], d[2], d[3], frames}), g.input("first_frame", d)}, -1);
-}
-
-// What takes the place of the first noisy latents of some of a batch.
-struct Start {
-  Value picture, taken;  // [B, 1, H, W, C], and i32 [B, 1, 1, 1, 1]: of which
-};
-
-Start start_of(Graph& g, const lora_host::Dims& d) {
-  Value given = g.reshape(g.input("given", {d[0]}, LH_F32), {d[0], 1, 1, 1, 1});
-  return {g.input("first_frame", {d[0], 1, d[2], d[3], d[4]}),
-          g.equal(given, g.constant({1, 1, 1, 1, 1}, std::vector<float>{1.0f}))};
-}
-
-// x with another first frame, [B, 1, H, W, C], where it is taken.
-Value beginning_with(Graph& g, const Start& start, Value first, Value x) {
-  Value own = g.slice(x, 1, 0, 1), rest = g.slice(x, 1, 1, g.shape(x)[1] - 1);
-  return g.concat({g.where(start.taken, first, own), rest}, 1);
-}
-
-// Times f32 [B] of each frame of latents, [B t].
-Value times_of_frames(Graph& g, const Start& start, Value time, int64_t frames) {
-  const int64_t batch = g.shape(time)[0];
-  time = g.reshape(time, {batch, 1});
-  Value first = g.where(g.reshape(start.taken, {batch, 1}), g.affine(time, 0.0, 0.0), time);
-  return g.reshape(g.concat({first, g.expand(time, {batch, frames - 1})}, 1), {batch * frames});
-}
-
-// Tokens by items of the batch, [B, t n, h], whatever they are by.
-Value by_items(Graph& g, Value x, int64_t batch) {
-  const lora_host::Dims d = g.shape(x);
-  return d[0] == batch ? x : g.reshape(x, {batch, d[0] * d[1] / batch, d[2]});
-}
-
-// And as `like` has them.
-Value by_rows_of(Graph& g, Value x, Value like) {
-  const lora_host::Dims d = g.shape(like);
-  return d[0] == g.shape(x)[0] ? x : g.reshape(x, {d[0], d[1], g.shape(x)[2]});
 }
 
 // Pieces [B, 1, h] of e [B, n, h] or [B, 1, h] + the learned table [1, n, h].
@@ -129,36 +92,35 @@ Value block(Graph& g, const std::string& name, Value x, Value e, const Asked& as
   auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
   const std::vector<Value> mod = modulation(g, e, name + ".modulation", 6);  // shift, scale, gate; the same of the ffn
   const int64_t batch = g.shape(asked.text)[0];
-  Value y = by_items(g, nn::modulated_norm(g, x, mod[0], mod[1], eps), batch);
-  x = nn::gated(g, x, mod[2], by_rows_of(g, attention(g, name + ".self_attn", y, y, rope, {}), x));
-  y = by_items(g, g.layer_norm(x, name + ".norm3", eps), batch);
-  x = g.add(x, by_rows_of(g, attention(g, name + ".cross_attn", y, asked.text, {}, asked.image), x));
+  Value y = nn::by_items(g, nn::modulated_norm(g, x, mod[0], mod[1], eps), batch);
+  x = nn::gated(g, x, mod[2], nn::by_rows_of(g, attention(g, name + ".self_attn", y, y, rope, {}), x));
+  y = nn::by_items(g, g.layer_norm(x, name + ".norm3", eps), batch);
+  x = g.add(x, nn::by_rows_of(g, attention(g, name + ".cross_attn", y, asked.text, {}, asked.image), x));
   y = nn::mlp(g, nn::modulated_norm(g, x, mod[3], mod[4], eps), name + ".ffn.0", name + ".ffn.2");
   return nn::gated(g, x, mod[5], y);
 }
 
 }  // namespace
 
-void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool starts) {
+void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   const int64_t batch = sizes["batch"], time = sizes["time"], height = sizes["height"], width = sizes["width"];
   const int64_t length = sizes["text_length"];
   Value latents = g.input("latents", {batch, time, height, width, dims.channels});
   Value text = g.input("text", {batch, length, dims.text});
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
-  std::optional<Start> start;  // a still has nothing behind it
-  if (starts && time > 1) start = start_of(g, g.shape(latents));
-  Value t = nn::timestep_embedder(g, start ? times_of_frames(g, *start, timestep, time) : timestep, 1000.0,
-                                  "time_embedding", "0", "2");
-  const int64_t times = start ? batch * time : batch;
+  const std::optional<nn::FirstFrame> first = nn::FirstFrame::of(g, sizes, latents);
+  Value t = nn::timestep_embedder(g, first ? first->times(g, timestep, time) : timestep, 1000.0, "time_embedding", "0",
+                                  "2");
+  const int64_t times = g.shape(t)[0];
   Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {times, 6, dims.hidden});
   Asked asked{nn::mlp(g, text, "text_embedding.0", "text_embedding.2"), {}};
   if (dims.image > 0) asked.image = image_states(g, g.input("image", {batch, sizes["image_length"], dims.image}));
   Value x = latents;
   if (dims.shown > 0) x = behind_noise(g, latents);
-  if (start) x = beginning_with(g, *start, start->picture, latents);
+  if (first) x = first->shown(g, latents);
   x = patches(g, x, dims.hidden);
-  if (start) x = g.reshape(x, {times, g.shape(x)[1] / time, dims.hidden});
+  if (first) x = g.reshape(x, {times, g.shape(x)[1] / time, dims.hidden});
   const nn::RopeTables rope =
       nn::video_positions(g, {time, height / Dimensions::patch, width / Dimensions::patch}, 0, {44, 42, 42}, 10000.0);
   for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, asked, rope);
@@ -169,12 +131,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   out = g.reshape(out, {batch * time, d[0] * d[1] / (batch * time), d[2]});
   out = nn::unpatchify_channel_last(g, out, height, width, Dimensions::patch);
   out = g.reshape(out, g.shape(latents));
-  if (start) {
-    Value sigma = g.reshape(timestep, {batch, 1, 1, 1, 1});
-    Value to_picture = g.div(g.sub(g.slice(latents, 1, 0, 1), start->picture), sigma);
-    out = beginning_with(g, *start, to_picture, out);
-  }
-  g.output("output", out);
+  g.output("output", first ? first->velocity(g, out, latents, timestep) : out);
 }
 
 }  // namespace wan

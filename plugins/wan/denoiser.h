@@ -31,8 +31,7 @@ bool has_two_experts(const lora_host::Weights& weights);
 
 // latents [B, t, H, W, C], text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity. With
 // `shown` also first_frame [B, t, H, W, C]: latents of a clip that is grey behind its first frame. With `image` also
-// image [B, N, I]: states of a picture. With `starts` and more than one frame also first_frame [B, 1, H, W, C], the
-// latents of a frame alone, and given f32 [B]: where that is 1 they stand in place of the first noisy ones.
-void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool starts);
+// image [B, N, I]: states of a picture. Those of text alone have first_frame and given of nn::FirstFrame.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace wan

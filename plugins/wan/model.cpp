@@ -35,18 +35,16 @@ struct Variant {
   bool first_frame = false;  // image-to-video
   bool picture = false;      // which also sees it by CLIP
   bool residual = false;     // its autoencoder is that of Wan 2.2, whose levels have a way around them
-  bool starts = false;       // the first frame is in place of the noisy one
 
   int64_t channels() const { return static_cast<int64_t>((residual ? latents_2_2() : nn::wan_latents()).mean.size()); }
 };
-constexpr std::array<Variant, 8> variants = {
+constexpr std::array<Variant, 7> variants = {
     {{"wan2.1", wan_text::recipe_2_1_yaml},
      {.name = "wan2.1", .recipe = wan_text::recipe_2_1_i2v_yaml, .first_frame = true, .picture = true},
      {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
      {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml},
      {.name = "wan2.2-high-noise", .recipe = wan_text::recipe_2_2_i2v_high_noise_yaml, .first_frame = true},
      {.name = "wan2.2-low-noise", .recipe = wan_text::recipe_2_2_i2v_low_noise_yaml, .first_frame = true},
-     {.name = "wan2.2-ti2v-5b-i2v", .recipe = wan_text::recipe_2_2_ti2v_5b_i2v_yaml, .residual = true, .starts = true},
      {.name = "wan2.2-ti2v-5b", .recipe = wan_text::recipe_2_2_ti2v_5b_yaml, .residual = true}}};
 constexpr const Variant& ti2v_5b = variants.back();
 
@@ -118,9 +116,7 @@ class Wan : public nn::WanVideoLatentModel {
   }
 
   bool has_denoiser() const override { return dims_.has_value(); }
-  void build_denoiser(Graph& g, const Sizes& sizes) const override {
-    wan::build_denoiser(g, *dims_, sizes, variant_->starts);
-  }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { wan::build_denoiser(g, *dims_, sizes); }
 
   // The last states. Rows of pads are zero; the transformer reads them as well. And what CLIP sees.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {

@@ -65,7 +65,9 @@
  *   the folder that `datasets[].images` has for the key, or of `sample.images`. `as: latents` [B, h, w, C]: the mean of
  *   the VAE's posterior; `as: pixels` [B, H, W, 3] in [-1, 1]; `as: mask` [B, h, w, 1]: how white it is, 0 to 1
  * @source first_frame.<key>: LH_FLOAT [B, t, h, w, C], the mean of the latents of a clip that begins with the sample's
- *   first frame and is grey, which is 0, behind it. In samples the frame is the image of `sample.images.<key>`
+ *   first frame and is grey, which is 0, behind it. In samples the frame is the image of `sample.images.<key>`.
+ *   `as: start` [B, 1, h, w, C]: of the frame alone, zeros of samples without one; nothing is learnt of it
+ * @source given.<key>: f32 [B]: 1 of samples that have that frame, 0 of others
  * @source inpaint.<what>: of a model that paints a part of an image anew, LH_FLOAT. `inpaint.mask` [B, h, w, n], n the
  *   pixels of a place, row by row: 1 where it is to paint, 0 elsewhere. `inpaint.image` [B, h, w, C]: a draw of the
  *   latents of the image with 0, which is grey, where it is to paint. In training the image is the sample's own
