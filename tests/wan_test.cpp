@@ -459,8 +459,8 @@ TEST(Wan, Ti2vIsToldByItsLatentsInEveryLayout) {
 TEST(Wan, Ti2vMayGoOnFromAPicture) {
   const TempDir dir;
   const ModelConfig files = write_separate(dir / "five", ti2v());
-  const Model model(built_plugins(), files, "", {own_first_frame_key}), of_samples(built_plugins(), files, "", {"control"}),
-      of_text(built_plugins(), files, "");
+  const Model model(built_plugins(), files, "", {own_first_frame_key}),
+      of_samples(built_plugins(), files, "", {"control"}), of_text(built_plugins(), files, "");
   const Recipe& recipe = model.recipe();
   for (const Model* each : {&model, &of_samples, &of_text}) {
     EXPECT_THAT(each->recipe().image_keys_of_samples().needed, testing::IsEmpty());
@@ -489,7 +489,8 @@ TEST(Wan, Ti2vMayGoOnFromAPicture) {
   const Bucket clip{64, 32, 5};
   const NamedTensors given = made({{"control", start}}, {.file = {}, .bucket = clip}),
                      own = made({}, {.file = start, .bucket = clip, .goes_on = true}),
-                     none = made({}, {.file = {}, .bucket = clip}), of_words = made({}, {.file = start, .bucket = clip});
+                     none = made({}, {.file = {}, .bucket = clip}),
+                     of_words = made({}, {.file = start, .bucket = clip});
   EXPECT_EQ(given.at("first_frame").desc.shape, (Shape{1, 1, 2, 4, 48}));
   EXPECT_EQ(given.at("first_frame").data, own.at("first_frame").data);
   EXPECT_EQ(given.at("first_frame").data, encoding.mean({start, {64, 32}}).data);

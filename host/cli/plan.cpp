@@ -32,8 +32,7 @@ std::string smaller_base(const Config& config) {
   if (config.model.dtype != "auto") return "";
   return "model.dtype is auto: with float8_e4m3 the weights of adapted layers take half the memory of bf16, and half "
          "the time to stream (lora-host plan --model-dtype float8_e4m3 ... shows it; --products float8 with it where "
-         "the "
-         "GPU multiplies in fp8)\n";
+         "the GPU multiplies in fp8)\n";
 }
 
 void show(MemoryPlanner& planner, const Config& config, const Options& options, const std::string& on, int64_t usual,
@@ -52,8 +51,7 @@ int plan(const Options& options) {
   if (config.device != "cpu" && options.card.empty() && !gpu_here)
     fail(Code::config,
          "plan: this lora-host has no CUDA backend (lora-host-cuda). Name the card that the plan is for: --card \"rtx "
-         "4070\" or "
-         "--card \"12 GB, 58 TFLOP/s, 504 GB/s\"");
+         "4070\" or --card \"12 GB, 58 TFLOP/s, 504 GB/s\"");
   std::optional<Card> card;
   const lk_products products = products_named(config.model.products);
   if (!options.card.empty()) card = card_of(options.card, products);

@@ -45,8 +45,7 @@ void note_late_save(const Config& config) {
   if (save.save_every_n_epochs > 0 || (save.save_every > 0 && save.save_every < config.train.steps)) return;
   log_info(
       "nothing is saved before the last step, {}: a run that is killed begins anew. save.save_every (--save-every) "
-      "keeps "
-      "where it stands; Ctrl-C saves",
+      "keeps where it stands; Ctrl-C saves",
       config.train.steps);
 }
 

@@ -43,8 +43,7 @@ AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& r
   if (recipe.lora_text_targets.empty())
     fail(Code::config,
          "train.train_text_encoder: the text encoders of a {} model cannot be trained here. Set it to false; in a file "
-         "of "
-         "kohya's scripts, network_train_unet_only = true",
+         "of kohya's scripts, network_train_unet_only = true",
          recipe.family);
   for (const auto& [encoder, patterns] : recipe.lora_text_targets) text_targets_.emplace(encoder, patterns);
 }

@@ -39,8 +39,7 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
     if (module.form.from_start)
       fail(Code::config,
            "network.pretrained_lora_path: {}: the adapter of {} begins with factors of the weight and cannot begin "
-           "with a "
-           "file as well. Remove one of the two: the file, or network_kwargs.init",
+           "with a file as well. Remove one of the two: the file, or network_kwargs.init",
            path.string(), module.name);
   if (!std::ranges::all_of(adapters.adapted(), is_pair)) {
     std::vector<LoraProblem> wrong;

@@ -317,8 +317,7 @@ const Switch switch_table[] = {
            .text = value.text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column};
      },
      "Checkpoint or diffusers directory that has the text encoders, tokenizers and image autoencoder which "
-     "name_or_path "
-     "does not have and no key of their own names."},
+     "name_or_path does not have and no key of their own names."},
     {"model.quantize",
      [](Acting& on, const yaml::Node& value) {
        if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";

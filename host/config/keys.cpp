@@ -217,8 +217,7 @@ const Key table[] = {
     {"memory.budget",
      in<Y, &MemoryConfig::budget>,
      "Device memory the run may take: 12GiB, 800 MiB, or a number of GiB. It never takes more, whatever the device "
-     "has, "
-     "and is refused where it would have to (docs/memory.md). Empty: what is free.",
+     "has, and is refused where it would have to (docs/memory.md). Empty: what is free.",
      {.normalize = check_budget}},
     {"memory.stream",
      in<Y, &MemoryConfig::stream>,
@@ -228,10 +227,8 @@ const Key table[] = {
     {"memory.recompute",
      in<Y, &MemoryConfig::recompute>,
      "How much of what blocks leave in memory for their backward passes is dropped and made again there, tensor by "
-     "tensor, "
-     "what costs least time for each byte first. auto: as much as memory makes necessary. A share of the bytes that "
-     "may be "
-     "freed, such as 35%: so much at least. 0: nothing.",
+     "tensor, what costs least time for each byte first. auto: as much as memory makes necessary. A share of the bytes "
+     "that may be freed, such as 35%: so much at least. 0: nothing.",
      {.normalize = check_share}},
     {"memory.offload",
      in<Y, &MemoryConfig::offload>,
@@ -280,11 +277,10 @@ const Key table[] = {
     {"model.products",
      in<M, &ModelConfig::products>,
      "Numbers in which the layers that LoRA goes on multiply with their weights. full: those of train.dtype. float8, "
-     "with "
-     "weights in fp8 (dtype: float8_e4m3), and int8, with weights in int8: weights are multiplied as they are, with "
-     "activations and their gradients rounded to 8 bits by rows. About half the time or less on GPUs that can, float8 "
-     "from "
-     "Ada and Hopper on, int8 from Turing on; float8 is the more exact (docs/quantisation.md#products-in-8-bits).",
+     "with weights in fp8 (dtype: float8_e4m3), and int8, with weights in int8: weights are multiplied as they are, "
+     "with activations and their gradients rounded to 8 bits by rows. About half the time or less on GPUs that can, "
+     "float8 from Ada and Hopper on, int8 from Turing on; float8 is the more exact "
+     "(docs/quantisation.md#products-in-8-bits).",
      {.choices = product_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
@@ -367,18 +363,15 @@ const Key table[] = {
     {"datasets[].trigger_word", each<&D::trigger_word>, "As trigger_word, for this dataset. Empty: the run's."},
     {"datasets[].images", each<&D::images>,
      "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
-     "with "
-     "an image of the same name for each image of folder_path."},
+     "with an image of the same name for each image of folder_path."},
     {"datasets[].caption_ext",
      each<&D::caption_ext>,
      "Extension of caption files. json: files with caption, one text or a list of which one is drawn, and tags.",
      {.normalize = check_extension}},
     {"datasets[].metadata_file", each<&D::metadata_file>,
      "File with the captions of all images, whose list of images it is: JSON by path ({\"a.png\": {\"caption\": "
-     "\"...\", "
-     "\"tags\": \"...\"}}), or JSONL with image_path, video_path or file_name in each line. Paths are those in "
-     "folder_path, or "
-     "whole."},
+     "\"...\", \"tags\": \"...\"}}), or JSONL with image_path, video_path or file_name in each line. Paths are those "
+     "in folder_path, or whole."},
     {"datasets[].caption_lines",
      each<&D::caption_lines>,
      "What of a caption file with several lines is the caption: whole, its first line, or any line, drawn for each "
@@ -419,8 +412,7 @@ const Key table[] = {
     {"datasets[].caption_variants",
      each<&D::caption_variants>,
      "Where captions are drawn: so many for each image, which take turns by chance. Each is encoded once. 0: drawn "
-     "anew "
-     "at each use.",
+     "anew at each use.",
      {.range = any_count}},
     {"datasets[].caption_prefix", each<&D::caption_prefix>, "Put in front of every caption, with a space."},
     {"datasets[].caption_suffix", each<&D::caption_suffix>, "Put behind every caption, with a space."},
@@ -461,16 +453,14 @@ const Key table[] = {
      "caption sks dog where they have none."},
     {"datasets[].is_reg", each<&D::is_reg>,
      "Regularization images, which show what is to stay as it is. As many are used as others, their captions do not "
-     "get "
-     "the trigger word, and their loss is weighed by train.reg_weight."},
+     "get the trigger word, and their loss is weighed by train.reg_weight."},
     {"datasets[].loss_multiplier",
      each<&D::loss_multiplier>,
      "What the loss of these images is multiplied by.",
      {.range = {.low = 0, .high = 1e6}}},
     {"datasets[].mask_path", each<&D::mask_path>,
      "Folder with masks, each of the name and shape of its image: where it is white the image counts in the loss, "
-     "where "
-     "it is black it does not. An image without one counts everywhere."},
+     "where it is black it does not. An image without one counts everywhere."},
     {"datasets[].alpha_mask", each<&D::alpha_mask>, "Images count where they are opaque."},
     {"datasets[].invert_mask", each<&D::invert_mask>, "Images count where their mask is black, or transparent."},
     {"datasets[].mask_min_value",
@@ -483,10 +473,9 @@ const Key table[] = {
      "the model's latents have a place for the first frame and one for each N behind it, the last ones that fill none "
      "are left out.",
      {.range = frames}},
-    {"datasets[].do_i2v",
-     each<&D::do_i2v>,
-     "For models that make videos of text, and go on from a picture where they are given one: each clip goes on from its "
-     "own first frame, of which nothing is learnt. Models of image-to-video alone are always shown it."},
+    {"datasets[].do_i2v", each<&D::do_i2v>,
+     "For models that make videos of text, and go on from a picture where they are given one: each clip goes on from "
+     "its own first frame, of which nothing is learnt. Models of image-to-video alone are always shown it."},
     {"datasets[].shrink_video_to_frames", each<&D::shrink_video_to_frames>,
      "The frames are spread evenly over the whole video. false: they follow each other at datasets[].fps, from a place "
      "of the video that its content decides."},
@@ -566,8 +555,7 @@ const Key table[] = {
     {"train.module_lr_ratio",
      in<T, &Tr::module_lr_ratio>,
      "Learning rates by module: what the rate of modules is multiplied by whose whole name is like a pattern, a "
-     "regular "
-     "expression; of several patterns the longest counts: {\"single_blocks\\..*\": 0.5}.",
+     "regular expression; of several patterns the longest counts: {\"single_blocks\\..*\": 0.5}.",
      {.range = {.low = 0, .high = 1e4, .above = true}}},
     {"train.role_weight_decay",
      in<T, &Tr::role_weight_decay>,
@@ -623,18 +611,15 @@ const Key table[] = {
     {"train.noise_scheduler",
      in<T, &Tr::noise_scheduler>,
      "What the model has to be trained with: flowmatch, or ddpm for discrete timesteps. Another model is refused. "
-     "Empty: "
-     "what the model is trained with.",
+     "Empty: what the model is trained with.",
      {.choices = noise_schedulers}},
     {"train.timestep_type",
      in<T, &Tr::timestep_type>,
      "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), linear_shift (evenly, shifted as "
-     "those "
-     "of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), flux_shift "
-     "(sigmoid, shifted by the image's size), linear_flux_shift (evenly, shifted so), logit_normal, mode, cosmap, "
-     "one_step to eight_step (one of so few "
-     "levels), lognorm_blend (three of four from a lognormal law, mostly noisy, the others evenly). Empty: the model's "
-     "own way.",
+     "those of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), "
+     "flux_shift (sigmoid, shifted by the image's size), linear_flux_shift (evenly, shifted so), logit_normal, mode, "
+     "cosmap, one_step to eight_step (one of so few levels), lognorm_blend (three of four from a lognormal law, mostly "
+     "noisy, the others evenly). Empty: the model's own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
      in<T, &Tr::timestep_shift>,
@@ -732,10 +717,8 @@ const Key table[] = {
      {.range = {.low = 0, .high = 1e6}}},
     {"train.diff_output_preservation", in<T, &Tr::diff_output_preservation>,
      "Keep what the class was: for each caption with diff_output_preservation_class in the place of the trigger word, "
-     "a "
-     "second loss is the mean square between what the model says with the adapters and without them. A step takes "
-     "about "
-     "two and a half times as long."},
+     "a second loss is the mean square between what the model says with the adapters and without them. A step takes "
+     "about two and a half times as long."},
     {"train.diff_output_preservation_class", in<T, &Tr::diff_output_preservation_class>,
      "With diff_output_preservation: the word in the place of the trigger word, such as person or dog."},
     {"train.diff_output_preservation_multiplier",
@@ -789,8 +772,7 @@ const Key table[] = {
     {"train.reduce_dtype",
      in<T, &Tr::reduce_dtype>,
      "Type of gradients on their way between the processes that train together. bfloat16: half the bytes, each "
-     "gradient "
-     "and their sum rounded to 8 bits (docs/scale.md). One process rounds nothing.",
+     "gradient and their sum rounded to 8 bits (docs/scale.md). One process rounds nothing.",
      {.choices = reduce_types}},
     {"train.loss",
      in<T, &Tr::loss>,
@@ -802,8 +784,7 @@ const Key table[] = {
     {"train.huber_schedule",
      in<T, &Tr::huber_schedule>,
      "How the width moves with the noise level: exponential (huber_c^t, 1 without noise), snr, which models of "
-     "discrete "
-     "timesteps have, or constant. Empty: snr, or exponential for flow models.",
+     "discrete timesteps have, or constant. Empty: snr, or exponential for flow models.",
      {.choices = huber_schedules}},
     {"train.huber_scale",
      in<T, &Tr::huber_scale>,
@@ -844,8 +825,7 @@ const Key table[] = {
     {"sample.images",
      in<S, &SampleConfig::images>,
      "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
-     "file, "
-     "or a list with one for each prompt.",
+     "file, or a list with one for each prompt.",
      {.lists = true}},
     {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
     {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
@@ -868,16 +848,14 @@ const Key table[] = {
     {"sample.guidance_rescale",
      in<S, &SampleConfig::guidance_rescale>,
      "Guidance with a negative prompt makes contrast larger, most of all with v-prediction: this share of the way back "
-     "to "
-     "the standard deviation of what the prompt alone gives. 0: as it comes.",
+     "to the standard deviation of what the prompt alone gives. 0: as it comes.",
      {.range = share}},
     {"sample.do_cfg_norm", in<S, &SampleConfig::do_cfg_norm>,
      "Guidance with a negative prompt leaves each patch of what the model says as large as with the prompt alone."},
     {"sample.renorm_cfg",
      in<S, &SampleConfig::renorm_cfg>,
      "Guidance with a negative prompt makes what the model says at most this many times as large as with the prompt "
-     "alone, as a "
-     "whole. 0: as it comes. Empty: the model's own.",
+     "alone, as a whole. 0: as it comes. Empty: the model's own.",
      {.range = guidance}},
     {"sample.cfg_trunc_ratio",
      in<S, &SampleConfig::cfg_trunc_ratio>,

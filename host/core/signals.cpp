@@ -76,8 +76,7 @@ void handle_alarm(int) {
   }
   Line line;
   line << "lora-host: error: a signal asked for the end, and it did not come in time: left as it was. The last "
-          "checkpoint "
-          "is whole; continue with --resume\n";
+          "checkpoint is whole; continue with --resume\n";
   line.print();
   _exit(128 + received.load());
 }

@@ -15,8 +15,7 @@ HuberSchedule::HuberSchedule(const TrainSection& train, const Recipe& recipe) : 
   if (flow && schedule_ == "snr")
     fail(Code::config,
          "train.huber_schedule: snr follows the signal-to-noise ratio of discrete timesteps, but this model is trained "
-         "by "
-         "flow matching; use exponential or constant");
+         "by flow matching; use exponential or constant");
   c_ = train.huber_c;
   scale_ = train.huber_scale;
 }

@@ -89,9 +89,8 @@ void TextEncoding::require_memory(const std::vector<Prompt>& prompts) {
   if (prompts.empty() || cached || fit().bytes <= memory_) return;
   fail(Code::resource,
        "the text encoders do not fit: {} of memory may be used, and they take {} at least, with {} of {} blocks "
-       "streamed "
-       "from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end other "
-       "programs that use the device",
+       "streamed from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end "
+       "other programs that use the device",
        size_text(memory_), room_text(fit().bytes), fit().streamed_blocks, fit().blocks);
 }
 

@@ -32,8 +32,7 @@ class Merger {
     if (!by_weight_.empty() && choice.rank == 0 && choice.energy == 0)
       fail(Code::config,
            "{} of the changes depend on the weight, such as that of {} (DoRA, or a plugin's adapter): no sum of ranks "
-           "is "
-           "exactly the same. Give --rank or --energy, or merge --into checkpoint",
+           "is exactly the same. Give --rank or --energy, or merge --into checkpoint",
            by_weight_.size(), *by_weight_.begin());
   }
 

@@ -125,8 +125,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
   if (selection.text_encoders() && std::ranges::any_of(requests, [](const auto& r) { return r.strength != 1; }))
     fail(Code::config,
          "sample.network_multiplier: with train.train_text_encoder samples are made at strength 1. Remove it, and "
-         "sample "
-         "with --lora FILE:STRENGTH when the run is done");
+         "sample with --lora FILE:STRENGTH when the run is done");
   settle_course();
   if (config.train.max_train_epochs > 0) warn_of_long_schedules(config.train, "");
   fit();
@@ -148,15 +147,13 @@ void Prepared::settle_course() {
   captions.emplace(dataset, *order, course(), preserved, live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
   if (!live && captions->varying() > 0 && !captions->complete()) {
     const auto variants = static_cast<int64_t>(limit / each / static_cast<double>(captions->varying()));
-    fail(
-        Code::resource,
-        "datasets: captions that are drawn anew at each use make more than {} different ones in {} steps, of {:.1f} "
-        "MiB "
-        "each when they are encoded; train.text_cache_limit_gib is {}. {}, raise the limit, or train the text encoders "
-        "(train.train_text_encoder), which encodes each caption when it is used",
-        static_cast<int64_t>(limit / each), train.steps, each / (1 << 20), train.text_cache_limit_gib,
-        variants > 0 ? fmt::format("Set datasets[].caption_variants: {} or less, for so many of each image", variants)
-                     : "Leave the captions as they are");
+    fail(Code::resource,
+         "datasets: captions that are drawn anew at each use make more than {} different ones in {} steps, of {:.1f} "
+         "MiB each when they are encoded; train.text_cache_limit_gib is {}. {}, raise the limit, or train the text "
+         "encoders (train.train_text_encoder), which encodes each caption when it is used",
+         static_cast<int64_t>(limit / each), train.steps, each / (1 << 20), train.text_cache_limit_gib,
+         variants > 0 ? fmt::format("Set datasets[].caption_variants: {} or less, for so many of each image", variants)
+                      : "Leave the captions as they are");
   }
   if (!model.recipe().pictures.empty()) {
     std::set<std::string> shown;
@@ -307,8 +304,7 @@ void Prepared::fit_memory() {
   if (shares_base() && !all_here)
     fail(Code::config,
          "memory.shard_base and memory.stream: {} are two ways to keep the weights elsewhere: on the devices of the "
-         "other "
-         "processes, or in host memory. Leave one of them out",
+         "other processes, or in host memory. Leave one of them out",
          stream);
   compile(MemoryWishes(config, 0).least_kept());
   const bool fits =

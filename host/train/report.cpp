@@ -120,8 +120,7 @@ std::string Prepared::report(bool whole) {
         "           without model.assistant_lora_path, with model.inference_lora_path: weights are read anew\n";
   text_report += fmt::format(
       "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f}, workspace "
-      "and inputs "
-      "{:.1f}\n",
+      "and inputs {:.1f}\n",
       mib(memory.total()), mib(memory.weights), mib(memory.adapters), mib(memory.activations),
       mib(memory.workspace + memory.small));
   if (!graph.activations.again.empty())
@@ -132,8 +131,7 @@ std::string Prepared::report(bool whole) {
   if (memory.states > 0)
     text_report += fmt::format(
         "           {:.1f} MiB of optimizer states in host memory between the updates, for which an update is "
-        "predicted "
-        "to take {:.1f} ms longer\n",
+        "predicted to take {:.1f} ms longer\n",
         mib(memory.states), 1e3 * state_seconds(plan->optimizer->plan(), rates().rates));
   if (memory.streamed > 0)
     text_report += fmt::format(

@@ -10,8 +10,8 @@
 // place are given, 1 or 0, and the latents of a clip that is grey behind its first frame. Those that see it by an image
 // encoder, too, ask its states with the same queries, and add the answers:
 //   image = norm(linear(gelu(linear(norm(image)))));  cross_attn = o(attention(q, k, v) + attention(q, k_img, v_img))
-// Others may have it in place of their first noisy latents (nn/first_frame.hpp), and are told time 0 of its tokens: then
-// all that follows from the time is one for each frame of latents, and x is [B t, n, h] but in attention.
+// Others may have it in place of their first noisy latents (nn/first_frame.hpp), and are told time 0 of its tokens:
+// then all that follows from the time is one for each frame of latents, and x is [B t, n, h] but in attention.
 //
 // Norms of q and k go over the whole width. Tokens are ordered by frame, row and column, and these are their positions,
 // of which self attention alone knows. Patches lie within a frame; they are read channel first and written channel
@@ -110,8 +110,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
   const std::optional<nn::FirstFrame> first = nn::FirstFrame::of(g, sizes, latents);
-  Value t = nn::timestep_embedder(g, first ? first->times(g, timestep, time) : timestep, 1000.0, "time_embedding", "0",
-                                  "2");
+  Value t =
+      nn::timestep_embedder(g, first ? first->times(g, timestep, time) : timestep, 1000.0, "time_embedding", "0", "2");
   const int64_t times = g.shape(t)[0];
   Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {times, 6, dims.hidden});
   Asked asked{nn::mlp(g, text, "text_embedding.0", "text_embedding.2"), {}};

@@ -30,8 +30,7 @@ constexpr Relative relatives[] = {
 std::optional<std::string> relative(const Weights& w) {
   const std::string end =
       "; trained here are text-to-video models (Wan 2.1, Wan 2.2 A14B and TI2V 5B) and image-to-video (Wan 2.1, Wan "
-      "2.2 "
-      "A14B)";
+      "2.2 A14B)";
   for (const Relative& one : relatives)
     if (!w.first_with_prefix(one.part).empty())
       return std::string("this is ") + one.name + " (" + one.part + "*)" + end;

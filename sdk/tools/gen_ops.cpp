@@ -319,8 +319,7 @@ void write_list(std::ostream& out, const std::vector<Op>& ops) {
   out << "# Ops\n\nEverything that a graph can be made of. Made of `ops.yaml`; do not edit. Each op is a method of "
          "`lora_host::Graph`: inputs,\nattributes without a default, optional inputs (`?`), attributes with one. "
          "`{parts...}` is a list of values. `grad`: whether a\ngradient flows through. `linear`, `conv2d`, `embedding` "
-         "and "
-         "the norms also take a module's name in place of their weights\n([plugin-guide.md](plugin-guide.md)).\n\n"
+         "and the norms also take a module's name in place of their weights\n([plugin-guide.md](plugin-guide.md)).\n\n"
          "| op | gives | grad |\n|---|---|---|\n";
   for (const Op& op : ops)
     out << "| `" << call(op) << "`" << (op.revision > 1 ? " (" + op.full + ")" : "") << " | " << cell(op.shape) << " | "
