@@ -47,7 +47,7 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 
 find_path(LORA_CUDNN_INCLUDE cudnn.h HINTS ${LORA_CUDNN_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-find_library(LORA_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${LORA_CUDNN_ROOT} ${CUDAToolkit_LIBRARY_DIR}
+find_library(LORA_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${LORA_CUDNN_ROOT} ${CUDAToolkit_LIBRARY_DIR}
   PATH_SUFFIXES lib lib64)
 if(NOT LORA_CUDNN_INCLUDE OR NOT LORA_CUDNN_LIBRARY)
   lora_without_cuda("cuDNN was not found. Install cuDNN 9.15.1 or newer, or set LORA_CUDNN_ROOT to its folder")
