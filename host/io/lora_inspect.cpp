@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>

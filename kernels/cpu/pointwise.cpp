@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "cpu/binary_functions.h"
 #include "cpu/blockwise.h"
