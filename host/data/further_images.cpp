@@ -9,6 +9,7 @@
 #include "config/nearest.h"
 #include "config/value.h"
 #include "data/caption_files.h"
+#include "data/clips.h"
 #include "data/image_formats.h"
 
 namespace lh {

@@ -17,6 +17,7 @@
 #include "io/lora_file.h"
 #include "run/card.h"
 #include "run/workspace.h"
+#include "train/memory_text.h"
 
 namespace lh {
 
