@@ -72,15 +72,10 @@ Value embed_patches(Graph& g, const Dimensions& dims, Value latents, int64_t hei
   if (h * dims.patch != height || w * dims.patch != width)
     throw Failure(LH_E_SETTING, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
                                     " do not divide into patches of " + std::to_string(dims.patch));
-  if (h > dims.grid || w > dims.grid) {
-    std::string largest = std::to_string(dims.grid * dims.patch);
-    throw Failure(LH_E_SETTING, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
-                                    ": pos_embed has positions for at most " + largest + "x" + largest +
-                                    "; use smaller images");
-  }
   Value x = g.conv2d(latents, "x_embedder.proj", dims.patch);  // [B, h, w, hidden]
   x = g.reshape(x, {g.shape(x)[0], h * w, dims.hidden});
-  return g.add(x, nn::cropped_positions(g, "pos_embed", dims.grid, h, w));
+  const nn::GridCrop middle{(dims.grid - h) / 2, (dims.grid - w) / 2, h, w};
+  return g.add(x, nn::cropped_positions(g, "pos_embed", dims.grid, middle, dims.patch));
 }
 
 std::set<int64_t> skipped_blocks(const Dimensions& dims, const lora_host::Sizes& sizes) {

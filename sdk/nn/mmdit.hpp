@@ -49,13 +49,23 @@ inline Value unpatchify_channel_last(Graph& g, Value x, int64_t height, int64_t 
   return g.reshape(g.permute(cut, {0, 1, 3, 2, 4, 5}), {d[0], height, width, c});
 }
 
-// The middle h x w places of a stored grid of position embeddings [1, side side, C] -> [1, h w, C].
-inline Value cropped_positions(Graph& g, const std::string& name, int64_t side, int64_t h, int64_t w) {
+// Places of a stored grid of position embeddings: height x width of them, from (top, left).
+struct GridCrop {
+  int64_t top, left, height, width;
+};
+
+// Those of the grid [1, side side, C] called `name` -> [1, height width, C]. patch: latent places of one, each way.
+inline Value cropped_positions(Graph& g, const std::string& name, int64_t side, const GridCrop& crop, int64_t patch) {
+  if (crop.height > side || crop.width > side) {
+    const std::string largest = std::to_string(side * patch);
+    throw Failure(LH_E_SETTING, "latents of " + std::to_string(crop.height * patch) + "x" +
+                                    std::to_string(crop.width * patch) + ": " + name + " has positions for at most " +
+                                    largest + "x" + largest + "; use smaller images");
+  }
   Value table = g.param(name);
   int64_t channels = g.shape(table)[2];
-  Value grid = g.reshape(table, {1, side, side, channels});
-  grid = g.slice(grid, 1, (side - h) / 2, h);
-  return g.reshape(g.slice(grid, 2, (side - w) / 2, w), {1, h * w, channels});
+  Value grid = g.slice(g.reshape(table, {1, side, side, channels}), 1, crop.top, crop.height);
+  return g.reshape(g.slice(grid, 2, crop.left, crop.width), {1, crop.height * crop.width, channels});
 }
 
 // [B, pieces h] -> [B, 1, h] each
