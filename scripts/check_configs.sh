@@ -79,6 +79,8 @@ clip_vision_keys 32 1280 5120 14 257 >"$work/clip_vision.json"
 wan_transformer_keys 30 3072 14336 4096 48 >"$work/wan_5b.json"
 wan22_vae_keys 160 256 >"$work/wan22_vae.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
+auraflow_transformer_keys 4 32 3072 8192 2048 9216 >"$work/auraflow.json"
+umt5_keys 24 2048 5120 32128 >"$work/pile_t5.json"
 # Those of Anima, too.
 anima_keys 28 2048 8192 256 6 1024 32128 >"$work/anima.json"
 qwen3_06b_keys() {
@@ -186,7 +188,8 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      pile_t5:*) paths+=("$work/${name%%:*}.json:${name#*:}") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -240,6 +243,7 @@ ministral-3-3b ministral
 ideogram4_fp8_scaled ideogram4
 qwen3vl_8b_fp8_scaled qwen_3_8b
 anima-base-v1.0 anima
+aura_flow_0.3 auraflow pile_t5:text_encoders.pile_t5xl.transformer. sdxl_vae:first_stage_model.
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
@@ -301,6 +305,7 @@ cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
+mkdir "$work/models/AuraFlow-v0.3" && cp -r "$root/tests/data/pile_t5_small" "$work/models/AuraFlow-v0.3/tokenizer"
 cp -r "$root/tests/data/gemma_small" "$work/models/gemma3_tokenizer"
 cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/tests/data/llama_small" "$work/models/llama3_tokenizer"

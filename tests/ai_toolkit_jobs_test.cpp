@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/anima_shapes.h"
+#include "support/auraflow_shapes.h"
 #include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/hidream_shapes.h"
@@ -220,6 +221,8 @@ class SmallModels {
     if (name == "ideogram4") return {{"model.name_or_path", file(name, write_small_ideogram4)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
+    if (name == "auraflow")
+      return {{"model.name_or_path", file(name, write_small_auraflow)}, short_text(32), words("pile_t5_small")};
     if (name == "hidream")
       return {{"model.name_or_path", file(name, write_small_hidream)}, short_text(32), words("llama_small")};
     if (name == "ernie_image")
@@ -512,6 +515,18 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}},
             {},
             {"plugin: \"lumina2\"", "timestep_type: \"linear_shift\""}},
+        Job{"auraflow",
+            "auraflow",
+            true,
+            {tight, {{"model.arch", "auraflow"}, {"train.timestep_type", "sigmoid"}, {"sample.guidance_scale", 3.5}}},
+            {},
+            {"plugin: \"auraflow\"", "timestep_type: \"sigmoid\""}},
+        Job{"is_auraflow",
+            "auraflow",
+            true,
+            {tight, {{"model.is_auraflow", true}, {"train.timestep_type", "shift"}}},
+            {},
+            {"plugin: \"auraflow\"", "timestep_type: \"linear_shift\""}},
         Job{"hidream",
             "hidream",
             true,
@@ -612,7 +627,7 @@ struct Refused {
 };
 
 TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
-  const char* none = "; those that are here train anima, chroma, ernie_image, flex1, flux, flux2, ";
+  const char* none = "; those that are here train anima, auraflow, chroma, ernie_image, flex1, flux, flux2, ";
   const Refused rows[] = {
       {"hidream_llama",
        {{"model.arch", "hidream"}, {"model.model_kwargs", {{"llama_model_path", {"l"}}}}},

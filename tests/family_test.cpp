@@ -17,6 +17,7 @@
 #include "io/lora_merge.h"
 #include "sample/denoiser.h"
 #include "support/anima_shapes.h"
+#include "support/auraflow_shapes.h"
 #include "support/device.h"
 #include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
@@ -105,6 +106,10 @@ fs::path lumina2(const fs::path& folder) {
   write_small_lumina2(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path auraflow(const fs::path& folder) {
+  write_small_auraflow(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path hidream(const fs::path& folder) {
   write_small_hidream(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -182,6 +187,9 @@ constexpr const char* lumina2_files = R"(
   system_prompt: none
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
+constexpr const char* auraflow_files = R"(
+  max_sequence_length: 32
+  tokenizer_path: SOURCE/tests/data/pile_t5_small)";
 constexpr const char* hidream_files = R"(
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/llama_small)";
@@ -218,13 +226,13 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
 // nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
-// ernie_image 7 for each of 2; of hidream 27 of a double block and
-// 20 for each of 2 single ones, 12 of them of the experts; of hunyuan_image 10 of a double block and 3 for each of 2
-// single ones; of hunyuan_video 10 for each of 2, less the 3 that nothing reads in the last; of hunyuan_video1 8 and 2
-// for each of 2; of ideogram4 5 for each of 2; of wan, anima and ltx2 10 for each of 2; of sd35 10 for each of 3 blocks
-// and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12 for each of 6
-// transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
-// (sdxl_test); text encoders 6 for each layer that is reached.
+// ernie_image 7 for each of 2; of auraflow 16 of a double block and 8 for each of 2 single ones; of hidream 27 of a
+// double block and 20 for each of 2 single ones, 12 of them of the experts; of hunyuan_image 10 of a double block and 3
+// for each of 2 single ones; of hunyuan_video 10 for each of 2, less the 3 that nothing reads in the last; of
+// hunyuan_video1 8 and 2 for each of 2; of ideogram4 5 for each of 2; of wan, anima and ltx2 10 for each of 2; of sd35
+// 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15
+// 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
+// full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -252,6 +260,7 @@ const Family families[] = {
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
+    {"auraflow", "auraflow", "base", auraflow, 32, "diffusers", auraflow_files},
     {"hidream", "hidream", "full", hidream, 67, "diffusers", hidream_files},
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
     {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},

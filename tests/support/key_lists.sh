@@ -460,6 +460,25 @@ umt5_keys() { # umt5_keys BLOCKS WIDTH INNER WORDS
   print_keys
 }
 
+# The transformer of AuraFlow; PLACES: of its grid of positions.
+auraflow_transformer_keys() { # auraflow_transformer_keys DOUBLES SINGLES HIDDEN INNER TEXT PLACES
+  local h=$3 list= block mods mod attention name
+  linear init_x_linear $h 16; linear t_embedder.mlp.0 $h 256; linear t_embedder.mlp.2 $h $h; linear cond_seq_linear $h $5 no
+  linear modF.1 $((2 * h)) $h no; linear final_linear 16 $h no
+  tensor positional_encoding "1, $6, $h"; tensor register_tokens "1, 8, $h"
+  for block in $(seq -f double_layers.%g 0 $(($1 - 1))) $(seq -f single_layers.%g 0 $(($2 - 1))); do
+    case $block in double*) mods="X C" ;; *) mods=CX ;; esac
+    for mod in $mods; do
+      case $mod in X) attention=w2 name=mlpX ;; C) attention=w1 name=mlpC ;; CX) attention=w1 name=mlp ;; esac
+      linear $block.mod$mod.1 $((6 * h)) $h no
+      linear $block.attn.${attention}q $h $h no; linear $block.attn.${attention}k $h $h no
+      linear $block.attn.${attention}v $h $h no; linear $block.attn.${attention}o $h $h no
+      linear $block.$name.c_fc1 $4 $h no; linear $block.$name.c_fc2 $4 $h no; linear $block.$name.c_proj $h $4 no
+    done
+  done
+  print_keys
+}
+
 # The transformer of Anima with its adapter, whose width is that of the text.
 anima_keys() { # anima_keys BLOCKS HIDDEN INNER WAIST ADAPTER_BLOCKS TEXT WORDS
   local h=$2 text=$6 list= block part name seen
