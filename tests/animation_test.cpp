@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/codecs.h"
+#include "data/sample_file.h"
 #include "support/video_files.h"
 
 #ifdef LORA_WEBP_DEMUX
@@ -24,8 +25,8 @@ using testing::HasSubstr;
 TEST(Animation, IsRefusedWithoutItsLibrary) {
   if (writes_animations()) GTEST_SKIP() << "built with libwebp";
   try {
-    write_animation("a.webp", film(2), 8);
-    FAIL() << "was written";
+    encode_animation(film(2), 8);
+    FAIL() << "was encoded";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::config);
     EXPECT_THAT(error.what(), HasSubstr("libwebp-dev"));
@@ -98,10 +99,8 @@ std::vector<Image> moving(int64_t frames) {
 
 TEST(Animation, PlaysForeverAtItsRateAndLooksAlike) {
   if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
-  const TempFolder folder("lora_animation");
   const std::vector<Image> frames = moving(7);
-  write_animation(folder / "a.webp", frames, 24);
-  const Played played = play(read_image_file(folder / "a.webp"));
+  const Played played = play(encode_animation(frames, 24));
   EXPECT_EQ(played.width, 64);
   EXPECT_EQ(played.height, 48);
   EXPECT_EQ(played.loops, 0);
@@ -113,20 +112,27 @@ TEST(Animation, PlaysForeverAtItsRateAndLooksAlike) {
 
 TEST(Animation, FramesThatDoNotDifferStay) {
   if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
-  const TempFolder folder("lora_animation");
-  write_animation(folder / "a.webp", std::vector<Image>{film_frame(0), film_frame(0), film_frame(9)}, 8);
-  const Played played = play(read_image_file(folder / "a.webp"));
+  const Played played = play(encode_animation(std::vector<Image>{film_frame(0), film_frame(0), film_frame(9)}, 8));
   EXPECT_THAT(played.ends, ElementsAre(250, 375));
 }
 
-TEST(Animation, WholeOrNotAtAll) {
+TEST(Animation, FramesThatMakeNone) {
+  if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
+  EXPECT_THROW(encode_animation({}, 8), Error);
+  EXPECT_THROW(encode_animation(std::vector{film_frame(0), film_frame(0, 32, 48)}, 8), Error);
+  EXPECT_THROW(encode_animation(film(2), 0), Error);
+}
+
+TEST(Animation, FilesThatAreThereStay) {
   if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
   const TempFolder folder("lora_animation");
-  EXPECT_THROW(write_animation(folder / "no folder/a.webp", film(2), 8), Error);
-  EXPECT_THROW(write_animation(folder / "a.webp", {}, 8), Error);
-  EXPECT_THROW(write_animation(folder / "a.webp", std::vector{film_frame(0), film_frame(0, 32, 48)}, 8), Error);
-  EXPECT_THROW(write_animation(folder / "a.webp", film(2), 0), Error);
-  EXPECT_FALSE(std::filesystem::exists(folder / "a.webp"));
+  EXPECT_THROW(write_sample(folder / "no folder/a.webp", {film(2), 8}), Error);
+  EXPECT_TRUE(write_new_sample(folder / "a.webp", {film(2), 8}));
+  const FileBytes file = read_image_file(folder / "a.webp");
+  EXPECT_FALSE(write_new_sample(folder / "a.webp", {film(3), 8}));
+  EXPECT_EQ(read_image_file(folder / "a.webp"), file);
+  write_sample(folder / "a.webp", {film(3), 8});
+  EXPECT_NE(read_image_file(folder / "a.webp"), file);
 }
 
 #endif

@@ -53,6 +53,31 @@ class File : public ::testing::Test {
   std::string fresh = std::string(100000, 'a') + std::string(100000, 'b') + std::string(100000, 'c');
 };
 
+TEST_F(File, ANewOneReplacesNothing) {
+  const auto publish_new = [&](const std::string& text) {
+    return publish_new_file(target, static_cast<int64_t>(text.size()), [&](OutputFile& out) { out.write(text); });
+  };
+  EXPECT_TRUE(publish_new("first"));
+  EXPECT_FALSE(publish_new("second"));
+  EXPECT_EQ(get(target), "first");
+  EXPECT_EQ(entries(), 1u);
+  // Where the file system cannot promise it, and where a link that leads nowhere has the name.
+  const auto cannot_promise = [renames = 0](const char* call) mutable {
+    return std::string(call) == "rename" && renames++ == 0 ? EINVAL : 0;
+  };
+  set_fault_hook(cannot_promise);
+  EXPECT_FALSE(publish_new("third"));
+  std::filesystem::remove(target);
+  set_fault_hook(cannot_promise);
+  EXPECT_TRUE(publish_new("fourth"));
+  set_fault_hook({});
+  EXPECT_EQ(get(target), "fourth");
+  std::filesystem::remove(target);
+  std::filesystem::create_symlink("nowhere", target);
+  EXPECT_FALSE(publish_new("fifth"));
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(File, PublishesAndReplaces) {
   publish();
   EXPECT_EQ(get(target), fresh);

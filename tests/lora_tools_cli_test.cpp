@@ -76,7 +76,8 @@ class LoraCommands : public ::testing::Test {
                                    "--seed",
                                    "3",
                                    "--out",
-                                   png};
+                                   png,
+                                   "--force"};
     for (const std::string& lora : loras) words.insert(words.end(), {"--lora", lora});
     fine(words);
     return get(png);

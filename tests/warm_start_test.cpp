@@ -248,8 +248,8 @@ TEST(LoraEndToEnd, MergedIsWhatWasTrained) {
              after = run.output() / "samples" / "000000006_0.png";
   const auto sample = [&](const std::vector<std::string>& more) {
     const auto image = run.folder() / "sample.png";
-    std::vector<std::string> words{"sample", "--config", (run.folder() / "train.yaml").string(), "--out",
-                                   image.string()};
+    std::vector<std::string> words{"sample", "--config",     (run.folder() / "train.yaml").string(),
+                                   "--out",  image.string(), "--force"};
     words.insert(words.end(), more.begin(), more.end());
     const HostResult result = run_host(words);
     EXPECT_EQ(result.code, 0) << result.output;

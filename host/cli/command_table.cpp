@@ -215,7 +215,10 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   add_flags(sample, sample_flags(), raw);
   add_loras(sample, raw);
   add_images(sample, "Image to work from, for models that are given some; may be repeated.", "KEY=FILE", raw);
-  sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
+  sample
+      ->add_option("--out", raw.output, "Image file, or folder, in which images are numbered. [the working directory]")
+      ->type_name("PATH");
+  sample->add_flag("--force", raw.force, "Replace images that are there; in a folder from number 0 on.");
 
   auto* list = app.add_subcommand("plugins", "List the plugins that are found.")->footer(examples::plugins);
   list->add_flag("--verbose", raw.verbose, "Show what they take: files, settings, components, options.");

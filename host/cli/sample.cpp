@@ -7,15 +7,13 @@
 
 #include "cli/commands.h"
 #include "cli/expert_loras.h"
+#include "cli/picture_files.h"
 #include "compile/model_loras.h"
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/lower.h"
 #include "core/signals.h"
 #include "data/further_images.h"
-#include "data/image_formats.h"
-#include "data/video.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -24,28 +22,6 @@
 #include "train/prepare.h"
 
 namespace lh {
-namespace {
-
-// A file's name of another format is no folder.
-void check_name(const std::filesystem::path& out, const std::vector<SampleRequest>& requests) {
-  const std::string extension = lower(out.extension().string());
-  const bool is_file = is_any_image_name(out) || is_video_name(out);
-  if (!is_file || std::filesystem::is_directory(out)) return;
-  for (const SampleRequest& request : requests)
-    if (const std::string_view written = sample_extension(request.frames > 1); extension != written)
-      fail(Code::config, "--out {}: {} Give a name that ends in {}, or a folder", out.string(),
-           request.frames > 1 ? "clips are written as animated WebP." : "images are written as PNG.", written);
-}
-
-std::filesystem::path picture_path(const std::filesystem::path& out, size_t index, size_t count, bool moves) {
-  const std::string_view extension = sample_extension(moves);
-  if (lower(out.extension().string()) != extension) return out / fmt::format("sample_{}{}", index, extension);
-  if (count == 1) return out;
-  return out.parent_path() / fmt::format("{}_{}{}", out.stem().string(), index, extension);
-}
-
-}  // namespace
-
 int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())
@@ -70,7 +46,7 @@ int run_sample(const Options& options) {
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   const std::vector<SampleRequest> requests = requests_of(config, recipe, experts.shares());
-  check_name(options.output, requests);
+  PictureFiles files(options.output, requests, options.tool.force);
   device.limit_memory(limit);
   TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
   const std::vector<Prompt> prompts = prompts_of(requests, recipe);
@@ -118,11 +94,7 @@ int run_sample(const Options& options) {
   install_signal_handlers();
 
   const auto write = [&](size_t i, const HostTensor& latents) {
-    const std::filesystem::path path =
-        picture_path(options.output.empty() ? "." : options.output, i, requests.size(), requests[i].frames > 1);
-    if (path.has_parent_path()) make_folder(path.parent_path());
-    write_sample(path, set.decode(requests[i], latents));
-    fmt::print("{}\n", path.string());
+    fmt::print("{}\n", files.write(i, set.decode(requests[i], latents)).string());
   };
   set.denoise(requests, text,
               {.images = [&](const SampleRequest& r) { return images.make(r.images, r.cut(), r.posterior()); },

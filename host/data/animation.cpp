@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "data/codecs.h"
-#include "io/file.h"
 
 #ifdef LORA_ANIMATION
 #include <webp/encode.h>
@@ -97,14 +96,14 @@ void check_frames(std::span<const Image> frames) {
 
 bool writes_animations() { return true; }
 
-void write_animation(const std::filesystem::path& path, std::span<const Image> frames, double fps) {
+std::vector<std::byte> encode_animation(std::span<const Image> frames, double fps) {
   check_frames(frames);
   Encoder encoder(frames[0].width, frames[0].height);
   for (size_t i = 0; i < frames.size(); ++i) encoder.add(frames[i], milliseconds(i, fps));
   Encoded file;
   encoder.finish(milliseconds(frames.size(), fps), file);
-  const std::span bytes(reinterpret_cast<const std::byte*>(file.data.bytes), file.data.size);
-  publish_file(path, static_cast<int64_t>(bytes.size()), [&](OutputFile& out) { out.write(bytes); });
+  const auto* bytes = reinterpret_cast<const std::byte*>(file.data.bytes);
+  return {bytes, bytes + file.data.size};
 }
 
 // The encoder lets the first frame fill the canvas.
@@ -126,17 +125,16 @@ bool writes_animations() { return false; }
 
 namespace {
 
-[[noreturn]] void refuse(const std::filesystem::path& path) {
+[[noreturn]] void refuse() {
   fail(Code::config,
-       "{}: this lora-host was built without libwebp, which writes and reads animations (install libwebp-dev and build "
-       "again)",
-       path.string());
+       "animation: this lora-host was built without libwebp, which writes and reads them (install libwebp-dev and "
+       "build again)");
 }
 
 }  // namespace
 
-void write_animation(const std::filesystem::path& path, std::span<const Image>, double) { refuse(path); }
-Image first_frame(const std::filesystem::path& path) { refuse(path); }
+std::vector<std::byte> encode_animation(std::span<const Image>, double) { refuse(); }
+Image first_frame(const std::filesystem::path&) { refuse(); }
 
 #endif
 

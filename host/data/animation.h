@@ -3,17 +3,17 @@
 
 #include <filesystem>
 #include <span>
+#include <vector>
 
 #include "data/image.h"
 
 namespace lh {
 
 bool writes_animations();
-// Lossy at a high quality, `fps` frames a second; all frames have one size. Written whole or not at all, as other files
-// are. Frames that do not differ are one in the file, which is shown for as long. Throws lh::Error(Code::config) where
-// libwebp was not there when lora-host was built.
-void write_animation(const std::filesystem::path& path, std::span<const Image> frames, double fps);
-// Of an animation that was written so. Throws lh::Error(Code::data) for another file, and as write_animation does.
+// Lossy at a high quality, `fps` frames a second; all frames have one size. Frames that do not differ are one in the
+// file, which is shown for as long. Throws lh::Error(Code::config) where libwebp was not there when lora-host was built.
+std::vector<std::byte> encode_animation(std::span<const Image> frames, double fps);
+// Of a file of such an animation. Throws lh::Error(Code::data) for another file, and as encode_animation does.
 Image first_frame(const std::filesystem::path& path);
 
 }  // namespace lh

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -283,9 +284,10 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 
 void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-void publish_file(const fs::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
-                  const std::function<void(const fs::path&)>& verify) {
-  TempFile temp(path, bytes);
+namespace {
+
+// Filled, synced and closed.
+void fill(TempFile& temp, const fs::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write) {
   reserve(temp, path, bytes);
   OutputFile out(temp.fd(), path.string(), bytes);
   write(out);
@@ -295,11 +297,40 @@ void publish_file(const fs::path& path, int64_t bytes, const std::function<void(
   if (const int error = attempt("fsync", [&] { return ::fsync(temp.fd()); }); error != 0)
     disk_error(path, "fsync", error, bytes);
   temp.close();
+}
+
+// rename(), where nothing stands at `to`; EEXIST where something does.
+int rename_new(const fs::path& from, const fs::path& to) {
+  const int error =
+      attempt("rename", [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE); });
+  if (error != EINVAL && error != ENOSYS) return error;
+  std::error_code none;  // a file system that cannot promise it
+  if (fs::exists(fs::symlink_status(to, none))) return EEXIST;
+  return attempt("rename", [&] { return ::rename(from.c_str(), to.c_str()); });
+}
+
+}  // namespace
+
+void publish_file(const fs::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
+                  const std::function<void(const fs::path&)>& verify) {
+  TempFile temp(path, bytes);
+  fill(temp, path, bytes, write);
   if (verify) verify(temp.path());
   if (const int error = attempt("rename", [&] { return ::rename(temp.path().c_str(), path.c_str()); }); error != 0)
     disk_error(path, "rename", error, bytes);
   temp.release();
   sync_directory(path);
+}
+
+bool publish_new_file(const fs::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write) {
+  TempFile temp(path, bytes);
+  fill(temp, path, bytes, write);
+  const int error = rename_new(temp.path(), path);
+  if (error == EEXIST) return false;
+  if (error != 0) disk_error(path, "rename", error, bytes);
+  temp.release();
+  sync_directory(path);
+  return true;
 }
 
 int remove_leftovers(const fs::path& folder) {

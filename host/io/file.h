@@ -49,6 +49,9 @@ class OutputFile;  // sequential writer handed to publish_file's callback
 // directory. On any failure the temp file is removed and whatever stood at `path` before stays untouched.
 void publish_file(const std::filesystem::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
                   const std::function<void(const std::filesystem::path&)>& verify = {});
+// The same of a name that nothing has yet; false, and nothing is written, where something has it. Of several processes
+// that want one name only one gets it.
+bool publish_new_file(const std::filesystem::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write);
 class OutputFile {
  public:
   explicit OutputFile(int fd, std::string name, int64_t needed = 0)
