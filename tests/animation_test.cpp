@@ -116,6 +116,17 @@ TEST(Animation, FramesThatDoNotDifferStay) {
   EXPECT_THAT(played.ends, ElementsAre(250, 375));
 }
 
+TEST(Animation, SaysHowItWasMade) {
+  if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
+  const std::vector<Image> frames = moving(3);
+  const std::string text = "it moves \xe6\xb0\xb4\nSteps: 2, Frames: 3";
+  const FileBytes file = encode_animation(frames, 8, text);
+  EXPECT_EQ(file, encode_animation(frames, 8, text));
+  EXPECT_EQ(webp_parameters(file), text);
+  EXPECT_EQ(webp_parameters(encode_animation(frames, 8)), "");
+  EXPECT_EQ(play(file).ends, play(encode_animation(frames, 8)).ends);
+}
+
 TEST(Animation, FramesThatMakeNone) {
   if (!writes_animations()) GTEST_SKIP() << "built without libwebp-dev";
   EXPECT_THROW(encode_animation({}, 8), Error);

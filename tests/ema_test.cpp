@@ -7,6 +7,7 @@
 #include "support/device.h"
 #include "support/given_options.h"
 #include "support/golden.h"
+#include "support/image_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
 #include "support/paths.h"
@@ -333,7 +334,7 @@ TEST(EmaRun, AveragesAreSavedAndSampledWith) {
   second.replace("sample_every: 1", "sample_every: 1\n  sample_at_start: true");
   second.replace("linear: 2", "linear: 2\n  pretrained_lora_path: " + run.lora().string());
   expect_trained(second.train());
-  const auto image = [](const ToyRun& of, const char* name) { return get(of.output() / "samples" / name); };
+  const auto image = [](const ToyRun& of, const char* name) { return pixels_of(of.output() / "samples" / name); };
   EXPECT_TRUE(image(run, "000000004_0.png") == image(second, "000000000_0.png"));
   EXPECT_FALSE(image(run, "000000004_0.png") == image(plain, "000000004_0.png"));
 }

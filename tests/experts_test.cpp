@@ -348,10 +348,10 @@ TEST(ExpertJobs, TrainEachAsARunOfItsOwn) {
                    "variant: wan2.2-low-noise, high_noise_path: " + ExpertJob::model("high"), ""));
     const HostResult result = run_host(words);
     EXPECT_EQ(result.code, 0) << result.output;
-    return get(out);
+    return pixels_of(out);
   };
-  const std::string with = sample("with");
-  EXPECT_EQ(get(job.run("dog_low_noise") / "samples/000000000_0.png"), with);
+  const std::vector<uint8_t> with = sample("with");
+  EXPECT_EQ(pixels_of(job.run("dog_low_noise") / "samples/000000000_0.png"), with);
   EXPECT_NE(sample("without"), with);
 
   // Again, or stopped between the two, or in the first.

@@ -1,7 +1,7 @@
 // Image files: every kind that is accepted, every kind of damage that must be refused, and writing.
 #include "data/image.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <png.h>
 #include <zlib.h>
 
@@ -26,6 +26,7 @@ using test::encode_png_as;
 using test::exif_tiff;
 using test::FileBytes;
 using test::test_picture;
+using testing::HasSubstr;
 
 int64_t largest_difference(const Image& a, const Image& b) {
   if (a.width != b.width || a.height != b.height || a.rgb.size() != b.rgb.size()) return 999;
@@ -203,6 +204,86 @@ TEST(Png, WritesWhatItReads) {
   EXPECT_EQ(encode_png(image), encode_png(image));
   EXPECT_THROW(encode_png(Image{2, 2, {1, 2, 3}}), Error);
   EXPECT_THROW(encode_png(Image{}), Error);
+}
+
+std::string as_text(const FileBytes& file) { return {reinterpret_cast<const char*>(file.data()), file.size()}; }
+
+TEST(Png, SaysHowItWasMade) {
+  const Image image = test_picture(33, 17);
+  const std::string plain = "a photo\nNegative prompt: blurry\nSteps: 20, Seed: 1";
+  const std::string wide = "ein M\xc3\xa4rchen \xe6\xb0\xb4\xe5\xbd\xa9 \xf0\x9f\x90\x88\nSteps: 20";
+  const FileBytes in_ascii = encode_png(image, plain), in_utf8 = encode_png(image, wide);
+  // As the specification has the two kinds: key, 0, Latin-1; key, 0, not compressed, method, language, key, UTF-8.
+  EXPECT_THAT(as_text(in_ascii), HasSubstr(std::string("tEXtparameters\0", 15) + plain));
+  EXPECT_THAT(as_text(in_utf8), HasSubstr(std::string("iTXtparameters\0\0\0\0\0", 19) + wide));
+  EXPECT_EQ(png_parameters(in_ascii), plain);
+  EXPECT_EQ(png_parameters(in_utf8), wide);
+  EXPECT_EQ(png_parameters(encode_png(image)), "");
+  for (const FileBytes& file : {in_ascii, in_utf8}) EXPECT_EQ(largest_difference(decode_image(file, "x"), image), 0);
+  EXPECT_EQ(encode_png(image, wide), in_utf8);
+}
+
+FileBytes with_chunk(const FileBytes& png, const std::string& chunk) {
+  const auto number = [](uint32_t v) {
+    return std::string{static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8),
+                       static_cast<char>(v)};
+  };
+  const auto crc =
+      static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  const std::string whole = number(static_cast<uint32_t>(chunk.size() - 4)) + chunk + number(crc);
+  FileBytes file = png;
+  const auto* bytes = reinterpret_cast<const std::byte*>(whole.data());
+  file.insert(file.begin() + 33, bytes, bytes + whole.size());  // behind the header chunk
+  return file;
+}
+
+TEST(Png, TextsOfOtherPrograms) {
+  const FileBytes png = encode_png(test_picture(4, 4));
+  const std::string end(1, '\0');
+  EXPECT_EQ(png_parameters(with_chunk(png, "tEXtparameters" + end + "caf\xe9")), "caf\xc3\xa9");
+  EXPECT_EQ(png_parameters(with_chunk(png, "tEXtprompt" + end + "{}")), "");
+  EXPECT_EQ(png_parameters(with_chunk(png, "iTXtparameters" + std::string(5, '\0') + "a\xff")), "a\xef\xbf\xbd");
+  const auto packed = [&](const std::string& plain) {
+    uLongf size = compressBound(plain.size());
+    std::string out(size, '\0');
+    compress2(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(plain.data()), plain.size(),
+              9);
+    return "zTXtparameters" + std::string(2, '\0') + out.substr(0, size);
+  };
+  EXPECT_EQ(png_parameters(with_chunk(png, packed("a photo"))), "a photo");
+  EXPECT_EQ(png_parameters(with_chunk(png, packed(std::string(64 << 20, 'a')))), "");
+  for (size_t length = 0; length < png.size(); ++length) png_parameters(FileBytes(png.begin(), png.begin() + length));
+}
+
+TEST(Exif, CommentsOfPrograms) {
+  const std::string wide = "M\xc3\xa4rchen \xf0\x9f\x90\x88\nSteps: 2";
+  const FileBytes block = exif_with_comment(wide);
+  EXPECT_EQ(exif_comment(block), wide);
+  FileBytes marked;
+  for (const char c : std::string("Exif\0\0", 6)) marked.push_back(static_cast<std::byte>(c));
+  marked.insert(marked.end(), block.begin(), block.end());
+  EXPECT_EQ(exif_comment(marked), wide);
+  EXPECT_EQ(exif_orientation(block), 1);
+  for (size_t length = 0; length < block.size(); ++length)
+    EXPECT_EQ(exif_comment(Bytes(block).first(length)), "") << length;
+  // The other order of bytes, and a comment that says it is ASCII.
+  const auto little = [](std::string_view comment) {
+    std::string out(
+        "II*\0\x08\0\0\0"
+        "\1\0\x69\x87\4\0\1\0\0\0\x1a\0\0\0\0\0\0\0",
+        26);
+    out += std::string("\1\0\x86\x92\7\0", 6) + static_cast<char>(comment.size()) + std::string(3, '\0') +
+           std::string("\x2c\0\0\0\0\0\0\0", 8);
+    out += comment;
+    const auto* bytes = reinterpret_cast<const std::byte*>(out.data());
+    return FileBytes(bytes, bytes + out.size());
+  };
+  EXPECT_EQ(exif_comment(little(std::string_view("UNICODE\0a\0\xe4\0", 12))), "a\xc3\xa4");
+  EXPECT_EQ(exif_comment(little(std::string_view("ASCII\0\0\0a photo", 15))), "a photo");
+  const FileBytes exif = little(std::string_view("ASCII\0\0\0a photo", 15));
+  std::vector<uint8_t> app1{'E', 'x', 'i', 'f', 0, 0};
+  for (const std::byte b : exif) app1.push_back(std::to_integer<uint8_t>(b));
+  EXPECT_EQ(jpeg_parameters(encode_jpeg(16, 16, test_picture(16, 16).rgb, {.exif = app1})), "a photo");
 }
 
 TEST(DamagedImages, CutAnywhereIsAnError) {

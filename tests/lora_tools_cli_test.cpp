@@ -4,6 +4,7 @@
 
 #include "io/lora_file.h"
 #include "support/device.h"
+#include "support/image_files.h"
 #include "support/lora_cases.h"
 #include "support/model_files.h"
 #include "support/paths.h"
@@ -51,7 +52,7 @@ class LoraCommands : public ::testing::Test {
   void expect_verified(const fs::path& file) const { fine({"verify", file, "--model", toy}); }
 
   // An image in bf16, in which the weights of both ways are rounded once.
-  std::string image(const fs::path& model, const std::vector<std::string>& loras) const {
+  std::vector<uint8_t> image(const fs::path& model, const std::vector<std::string>& loras) const {
     const fs::path png = dir / "image.png", parts = toy.parent_path();
     std::vector<std::string> words{"sample",
                                    "--model",
@@ -80,7 +81,7 @@ class LoraCommands : public ::testing::Test {
                                    "--force"};
     for (const std::string& lora : loras) words.insert(words.end(), {"--lora", lora});
     fine(words);
-    return get(png);
+    return pixels_of(png);
   }
 
   TempDir dir;

@@ -6,6 +6,7 @@
 #include "data/image.h"
 #include "io/safetensors.h"
 #include "support/device.h"
+#include "support/image_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -17,8 +18,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string sample(const ToyRun& run, int64_t step, int64_t index) {
-  return get(run.output() / "samples" / fmt::format("{:09}_{}.png", step, index));
+std::vector<uint8_t> sample(const ToyRun& run, int64_t step, int64_t index) {
+  return pixels_of(run.output() / "samples" / fmt::format("{:09}_{}.png", step, index));
 }
 std::string metrics(const ToyRun& run) { return get(run.output() / "metrics.csv"); }
 

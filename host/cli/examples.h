@@ -63,7 +63,8 @@ inline constexpr const char* plugins = R"(Examples:
 inline constexpr const char* inspect = R"(Examples:
   lora-host inspect model.safetensors
   lora-host inspect my_lora.safetensors
-  lora-host inspect my_lora.safetensors --json)";
+  lora-host inspect my_lora.safetensors --json
+  lora-host inspect dog.png)";
 inline constexpr const char* verify = R"(Examples:
   lora-host verify my_lora.safetensors --model model.safetensors
   lora-host verify my_lora.safetensors --model model.safetensors --for comfyui,diffusers --json

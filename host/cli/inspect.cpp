@@ -1,4 +1,4 @@
-// lora-host inspect: what a safetensors file or model directory holds.
+// lora-host inspect: what a weights file, a model directory or an image holds.
 #include "io/inspect.h"
 
 #include <fmt/core.h>
@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "data/picture_report.h"
 #include "io/foreign_lora.h"
 #include "io/record.h"
 #include "plugin/inspect_checkpoint.h"
@@ -28,6 +29,14 @@ int run_inspect(const Options& options) {
   if (!std::filesystem::exists(options.input))
     fail(Code::data, "{}: no such file or directory{}", options.input.string(),
          repository_hint(options.input, published_models(Registry(options.plugin_dirs, {}))));
+  if (is_picture(options.input)) {
+    const PictureReport report = inspect_picture(options.input);
+    if (options.json)
+      fmt::print("{}\n", report_json(report).dump(2));
+    else
+      fmt::print("{}\n{}", options.input.string(), report_text(report));
+    return 0;
+  }
   const bool file = !std::filesystem::is_directory(options.input);
   FileCache open;  // to the end: whoever looks at the file looks at this one
   const FilePtr weights = file ? open.open(options.input) : nullptr;

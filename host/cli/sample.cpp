@@ -18,6 +18,7 @@
 #include "encode/try_model.h"
 #include "plugin/registry.h"
 #include "run/fit_forward.h"
+#include "sample/generation_parameters.h"
 #include "sample/sample_set.h"
 #include "train/prepare.h"
 
@@ -33,6 +34,8 @@ int run_sample(const Options& options) {
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin, images_of);
   LorasByExpert loras = loras_by_expert(registry, model, options.loras);
+  std::vector<LoraInput> shown = loras_in_samples(registry, config.model, model);
+  for (const auto& [name, files] : loras) std::ranges::copy(files, std::back_inserter(shown));
   std::vector<LoraInput> own = sample_loras(registry, config.model);
   const Expert* const expert = expert_of(model);
   if (expert != nullptr) std::ranges::move(loras_of_expert(registry, config.model, *expert), std::back_inserter(own));
@@ -47,6 +50,7 @@ int run_sample(const Options& options) {
 
   const std::vector<SampleRequest> requests = requests_of(config, recipe, experts.shares());
   PictureFiles files(options.output, requests, options.tool.force);
+  const GenerationParameters parameters(config.model, sampler, shown);
   device.limit_memory(limit);
   TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
   const std::vector<Prompt> prompts = prompts_of(requests, recipe);
@@ -94,7 +98,9 @@ int run_sample(const Options& options) {
   install_signal_handlers();
 
   const auto write = [&](size_t i, const HostTensor& latents) {
-    fmt::print("{}\n", files.write(i, set.decode(requests[i], latents)).string());
+    Sampled sampled = set.decode(requests[i], latents);
+    sampled.parameters = parameters.text(requests[i], recipe);
+    fmt::print("{}\n", files.write(i, sampled).string());
   };
   set.denoise(requests, text,
               {.images = [&](const SampleRequest& r) { return images.make(r.images, r.cut(), r.posterior()); },

@@ -49,6 +49,14 @@ std::vector<LoraInput> loras_of_expert(const Registry& registry, const ModelConf
   return {lora_of_key(registry, expert.lora_key(), schema::expand_home(given->second.text))};
 }
 
+std::vector<LoraInput> loras_in_samples(const Registry& registry, const ModelConfig& config, const Model& model) {
+  std::vector<LoraInput> all = sample_loras(registry, config);
+  if (expert_of(model) == nullptr) return all;
+  for (const Expert& expert : model.spec().experts.each)
+    for (LoraInput& lora : loras_of_expert(registry, config, expert)) all.push_back(std::move(lora));
+  return all;
+}
+
 std::string why_alone(const Model& model) {
   const Expert* const own = expert_of(model);
   if (own == nullptr) return "";

@@ -47,6 +47,8 @@ class OtherExperts {
 
 // The LoRA that its key names, if any.
 std::vector<LoraInput> loras_of_expert(const Registry& registry, const ModelConfig& config, const Expert& expert);
+// All files that samples have merged into their weights: of the model and of each of its experts.
+std::vector<LoraInput> loras_in_samples(const Registry& registry, const ModelConfig& config, const Model& model);
 // Why an expert denoises all levels, and what to give; empty: the model is none.
 std::string why_alone(const Model& model);
 // The expert that an opened model is: that which its recipe does not name. nullptr: the model is no expert.

@@ -1,5 +1,6 @@
 #include "core/utf8.h"
 
+#include <unicode/unistr.h>
 #include <unicode/utf8.h>
 
 #include <cstdint>
@@ -15,6 +16,12 @@ std::optional<size_t> invalid_utf8(std::string_view text) {
     if (character < 0) return start;
   }
   return std::nullopt;
+}
+
+std::string mended_utf8(std::string_view text) {
+  std::string out;
+  icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())}).toUTF8String(out);
+  return out;
 }
 
 }  // namespace lh

@@ -82,6 +82,16 @@ int milliseconds(size_t frame, double fps) {
   return static_cast<int>(at);
 }
 
+void add_exif(Encoded& file, const std::vector<std::byte>& exif) {
+  const WebPData chunk{reinterpret_cast<const uint8_t*>(exif.data()), exif.size()};
+  const std::unique_ptr<WebPMux, decltype(&WebPMuxDelete)> mux(WebPMuxCreate(&file.data, 0), WebPMuxDelete);
+  Encoded with;
+  if (mux == nullptr || WebPMuxSetChunk(mux.get(), "EXIF", &chunk, 0) != WEBP_MUX_OK ||
+      WebPMuxAssemble(mux.get(), &with.data) != WEBP_MUX_OK)
+    fail(Code::resource, "animation: it could not be encoded: no EXIF can be added");
+  std::swap(file.data, with.data);
+}
+
 void check_frames(std::span<const Image> frames) {
   if (frames.empty()) fail(Code::internal, "animation: there is no frame");
   for (const Image& frame : frames)
@@ -96,12 +106,13 @@ void check_frames(std::span<const Image> frames) {
 
 bool writes_animations() { return true; }
 
-std::vector<std::byte> encode_animation(std::span<const Image> frames, double fps) {
+std::vector<std::byte> encode_animation(std::span<const Image> frames, double fps, const std::string& parameters) {
   check_frames(frames);
   Encoder encoder(frames[0].width, frames[0].height);
   for (size_t i = 0; i < frames.size(); ++i) encoder.add(frames[i], milliseconds(i, fps));
   Encoded file;
   encoder.finish(milliseconds(frames.size(), fps), file);
+  if (!parameters.empty()) add_exif(file, exif_with_comment(parameters));
   const auto* bytes = reinterpret_cast<const std::byte*>(file.data.bytes);
   return {bytes, bytes + file.data.size};
 }
@@ -133,7 +144,7 @@ namespace {
 
 }  // namespace
 
-std::vector<std::byte> encode_animation(std::span<const Image>, double) { refuse(); }
+std::vector<std::byte> encode_animation(std::span<const Image>, double, const std::string&) { refuse(); }
 Image first_frame(const std::filesystem::path&) { refuse(); }
 
 #endif

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/image.h"
@@ -36,6 +37,11 @@ Image decode_gif(Bytes file);
 Image decode_bmp(Bytes file);
 Image decode_tiff(Bytes file);
 Image decode_heif(Bytes file);
+// How the image was made, in the words of the program that made it: the text `parameters` of a PNG, the comment of
+// EXIF elsewhere. UTF-8; empty where nothing is said.
+std::string png_parameters(Bytes file);
+std::string jpeg_parameters(Bytes file);
+std::string webp_parameters(Bytes file);
 bool decodes_avif();
 bool decodes_heic();
 
@@ -43,6 +49,10 @@ bool decodes_heic();
 int exif_orientation(Bytes tiff);
 // The same for the payload of a chunk or segment that may begin with the mark.
 int exif_block_orientation(Bytes block);
+Bytes without_exif_mark(Bytes block);
+// EXIF that is a comment alone, and the comment of any; UTF-8, empty where there is none.
+std::vector<std::byte> exif_with_comment(const std::string& text);
+std::string exif_comment(Bytes block);
 Image apply_orientation(Image image, int orientation);
 
 // Limits of every image, checked before memory is taken for pixels.

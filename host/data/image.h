@@ -43,7 +43,8 @@ Image stretch(const Image& image, int64_t width, int64_t height);
 // Hues turned by so many degrees, and every value v of 0 to 255 to the power of gamma.
 void recolour(Image& image, double hue, double gamma);
 void write_png(const std::filesystem::path& path, const Image& image);
-std::vector<std::byte> encode_png(const Image& image);
+// parameters: how it was made, UTF-8, as the text of this name that other programs read; empty: not said.
+std::vector<std::byte> encode_png(const Image& image, const std::string& parameters = {});
 // A labelled grid: rows x columns of images in places of the largest one's size, column titles above, row captions on
 // the left (drawn in a small font).
 Image image_grid(const std::vector<std::vector<Image>>& rows, const std::vector<std::string>& column_titles,

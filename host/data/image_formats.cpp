@@ -12,31 +12,31 @@ namespace lh {
 namespace {
 
 #ifdef LORA_WEBP
-#define WEBP_CODEC webp_header, decode_webp
+#define WEBP_CODEC webp_header, decode_webp, webp_parameters
 #else
-#define WEBP_CODEC nullptr, nullptr
+#define WEBP_CODEC nullptr, nullptr, nullptr
 #endif
 #ifdef LORA_GIF
-#define GIF_CODEC gif_header, decode_gif
+#define GIF_CODEC gif_header, decode_gif, nullptr
 #else
-#define GIF_CODEC nullptr, nullptr
+#define GIF_CODEC nullptr, nullptr, nullptr
 #endif
 #ifdef LORA_BMP
-#define BMP_CODEC bmp_header, decode_bmp
+#define BMP_CODEC bmp_header, decode_bmp, nullptr
 #else
-#define BMP_CODEC nullptr, nullptr
+#define BMP_CODEC nullptr, nullptr, nullptr
 #endif
 #ifdef LORA_TIFF
-#define TIFF_CODEC tiff_header, decode_tiff
+#define TIFF_CODEC tiff_header, decode_tiff, nullptr
 #else
-#define TIFF_CODEC nullptr, nullptr
+#define TIFF_CODEC nullptr, nullptr, nullptr
 #endif
 #ifdef LORA_HEIF
-#define HEIF_CODEC heif_header, decode_heif
+#define HEIF_CODEC heif_header, decode_heif, nullptr
 #define AVIF_DECODES decodes_avif
 #define HEIC_DECODES decodes_heic
 #else
-#define HEIF_CODEC nullptr, nullptr
+#define HEIF_CODEC nullptr, nullptr, nullptr
 #define AVIF_DECODES [] { return false; }
 #define HEIC_DECODES [] { return false; }
 #endif
@@ -58,8 +58,10 @@ constexpr std::string_view jpeg_names[] = {".jpg", ".jpeg", ".jfif"}, png_names[
 constexpr bool (*never)(Bytes) = [](Bytes) { return false; };  // told by their names alone
 
 const ImageFormat formats[] = {
-    {"JPEG", jpeg_names, [](Bytes file) { return has(file, 0, "\xff\xd8\xff"); }, jpeg_header, decode_jpeg},
-    {"PNG", png_names, [](Bytes file) { return has(file, 0, "\x89PNG\r\n\x1a\n"); }, png_header, decode_png},
+    {"JPEG", jpeg_names, [](Bytes file) { return has(file, 0, "\xff\xd8\xff"); }, jpeg_header, decode_jpeg,
+     jpeg_parameters},
+    {"PNG", png_names, [](Bytes file) { return has(file, 0, "\x89PNG\r\n\x1a\n"); }, png_header, decode_png,
+     png_parameters},
     {"WebP", webp_names, [](Bytes file) { return has(file, 0, "RIFF") && has(file, 8, "WEBP"); }, WEBP_CODEC,
      "libwebp-dev"},
     {"GIF", gif_names, [](Bytes file) { return has(file, 0, "GIF8"); }, GIF_CODEC, "libgif-dev"},

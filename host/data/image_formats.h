@@ -13,13 +13,14 @@
 namespace lh {
 
 struct ImageFormat {
-  std::string_view name;                         // "GIF"
-  std::span<const std::string_view> extensions;  // ".gif"
-  bool (*begins)(Bytes file);                    // does a file begin as one of these does?
-  ImageHeader (*header)(Bytes file) = nullptr;   // none: cannot be read
-  Image (*decode)(Bytes file) = nullptr;         // likewise
-  std::string_view package = {};                 // of Debian, with what it is read by; empty: it cannot be read at all
-  bool (*decodes)() = [] { return true; };       // of a library whose own libraries may be missing
+  std::string_view name;                            // "GIF"
+  std::span<const std::string_view> extensions;     // ".gif"
+  bool (*begins)(Bytes file);                       // does a file begin as one of these does?
+  ImageHeader (*header)(Bytes file) = nullptr;      // none: cannot be read
+  Image (*decode)(Bytes file) = nullptr;            // likewise
+  std::string (*parameters)(Bytes file) = nullptr;  // how it was made; none: no program says it in such files
+  std::string_view package = {};            // of Debian, with what it is read by; empty: it cannot be read at all
+  bool (*decodes)() = [] { return true; };  // of a library whose own libraries may be missing
   bool read() const { return header != nullptr && decodes(); }
 };
 

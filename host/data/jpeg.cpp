@@ -89,6 +89,15 @@ void open(JpegReader& reader, Bytes file) {
   check_image_size(reader.jpeg.image_width, reader.jpeg.image_height);
 }
 
+// Behind its mark; empty where there is none.
+Bytes exif_of_jpeg(const JpegReader& reader) {
+  for (auto* marker = reader.jpeg.marker_list; marker != nullptr; marker = marker->next) {
+    const Bytes block = std::as_bytes(std::span(marker->data, marker->data_length));
+    if (block.size() >= 6 && std::string_view(reinterpret_cast<const char*>(block.data()), 4) == "Exif") return block;
+  }
+  return {};
+}
+
 // Four-channel files hold inverted CMYK, as Adobe writes it; other readers assume the same.
 std::vector<uint8_t> rgb_from_inverted_cmyk(const std::vector<uint8_t>& cmyk) {
   std::vector<uint8_t> rgb(cmyk.size() / 4 * 3);
@@ -103,14 +112,14 @@ std::vector<uint8_t> rgb_from_inverted_cmyk(const std::vector<uint8_t>& cmyk) {
 ImageHeader jpeg_header(Bytes file) {
   JpegReader reader;
   open(reader, file);
-  ImageHeader header{{reader.jpeg.image_width, reader.jpeg.image_height}, 1};
-  for (auto* marker = reader.jpeg.marker_list; marker != nullptr; marker = marker->next) {
-    const Bytes block = std::as_bytes(std::span(marker->data, marker->data_length));
-    if (block.size() < 6 || std::string_view(reinterpret_cast<const char*>(block.data()), 4) != "Exif") continue;
-    header.orientation = exif_block_orientation(block);
-    break;
-  }
-  return header;
+  const ImageSize size{reader.jpeg.image_width, reader.jpeg.image_height};
+  return {size, exif_block_orientation(exif_of_jpeg(reader))};
+}
+
+std::string jpeg_parameters(Bytes file) {
+  JpegReader reader;
+  open(reader, file);
+  return exif_comment(exif_of_jpeg(reader));
 }
 
 Image decode_jpeg(Bytes file) {

@@ -1,18 +1,24 @@
 // PNG by libpng's classic interface. As with JPEG, each setjmp stands in a small function without destructors.
 #include <png.h>
+#include <unicode/unistr.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "data/codecs.h"
 #include "io/file.h"
 
 namespace lh {
 namespace {
+
+constexpr std::string_view parameters_key = "parameters";
 
 struct Status {
   char message[256] = {};
@@ -71,6 +77,22 @@ bool start(PngReader& r) {
   return true;
 }
 
+// Those before the pixels, where programs write them. Packed ones may unpack to a thousand times their size.
+bool read_texts(PngReader& r, png_textp* texts, int* count) {
+  constexpr png_alloc_size_t largest = 1 << 20;
+  constexpr png_uint_32 most = 64;
+  constexpr png_byte kinds[] = "tEXt\0zTXt\0iTXt";
+  if (setjmp(png_jmpbuf(r.png)) != 0) return false;
+  png_set_user_limits(r.png, max_image_side, max_image_side);
+  png_set_chunk_malloc_max(r.png, largest);
+  png_set_chunk_cache_max(r.png, most);
+  png_set_keep_unknown_chunks(r.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_set_keep_unknown_chunks(r.png, PNG_HANDLE_CHUNK_AS_DEFAULT, kinds, 3);
+  png_read_info(r.png, r.info);
+  png_get_text(r.png, r.info, texts, count);
+  return true;
+}
+
 bool finish(PngReader& r, png_bytepp rows) {
   if (setjmp(png_jmpbuf(r.png)) != 0) return false;
   png_read_image(r.png, rows);
@@ -119,10 +141,11 @@ struct Writer {
   Writer& operator=(const Writer&) = delete;
 };
 
-bool write_all(Writer& w, uint32_t width, uint32_t height, const uint8_t* rgb) {
+bool write_all(Writer& w, uint32_t width, uint32_t height, const uint8_t* rgb, const png_text* text) {
   if (setjmp(png_jmpbuf(w.png)) != 0) return false;
   png_set_IHDR(w.png, w.info, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
+  if (text != nullptr) png_set_text(w.png, w.info, text, 1);
   png_write_info(w.png, w.info);
   for (uint32_t y = 0; y < height; ++y) png_write_row(w.png, rgb + size_t{y} * width * 3);
   png_write_end(w.png, w.info);
@@ -173,14 +196,40 @@ Image decode_png(Bytes file) {
   return image;
 }
 
-std::vector<std::byte> encode_png(const Image& image) {
+std::string png_parameters(Bytes file) {
+  PngReader reader(file);
+  png_textp texts = nullptr;
+  int count = 0;
+  if (!read_texts(reader, &texts, &count)) return "";
+  const auto found = std::find_if(texts, texts + count,
+                                  [](const png_text& text) { return std::string_view(text.key) == parameters_key; });
+  if (found == texts + count) return "";
+  std::string utf8;
+  if (found->compression >= PNG_ITXT_COMPRESSION_NONE)
+    utf8 = mended_utf8({found->text, found->itxt_length});
+  else  // Latin-1, whose codes are those of Unicode
+    for (const unsigned char c : std::string_view(found->text, found->text_length))
+      icu::UnicodeString(UChar32{c}).toUTF8String(utf8);
+  return utf8;
+}
+
+std::vector<std::byte> encode_png(const Image& image, const std::string& parameters) {
   constexpr int64_t limit = 1 << 20;
   if (image.width < 1 || image.height < 1 || image.width > limit || image.height > limit ||
       static_cast<int64_t>(image.rgb.size()) != image.width * image.height * 3)
     fail(Code::internal, "PNG: {} x {} pixels with {} bytes of RGB cannot be written", image.width, image.height,
          image.rgb.size());
+  // tEXt, which every reader knows, is Latin-1; iTXt is UTF-8.
+  const bool ascii = std::ranges::all_of(parameters, [](unsigned char c) { return c < 0x80; });
+  std::string key(parameters_key), value = parameters;
+  png_text text{};
+  text.compression = ascii ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE;
+  text.key = key.data();
+  text.text = value.data();
+  (ascii ? text.text_length : text.itxt_length) = value.size();
   Writer writer;
-  if (!write_all(writer, static_cast<uint32_t>(image.width), static_cast<uint32_t>(image.height), image.rgb.data()))
+  if (!write_all(writer, static_cast<uint32_t>(image.width), static_cast<uint32_t>(image.height), image.rgb.data(),
+                 value.empty() ? nullptr : &text))
     fail(Code::resource, "PNG: {} x {} pixels could not be encoded: {}", image.width, image.height,
          writer.status.message);
   return std::move(writer.out);

@@ -7,7 +7,8 @@ namespace lh {
 namespace {
 
 std::vector<std::byte> encoded(const Sampled& sampled) {
-  return sampled.moves() ? encode_animation(sampled.frames, sampled.fps) : encode_png(sampled.frames.front());
+  return sampled.moves() ? encode_animation(sampled.frames, sampled.fps, sampled.parameters)
+                         : encode_png(sampled.frames.front(), sampled.parameters);
 }
 
 }  // namespace

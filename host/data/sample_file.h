@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,8 +11,9 @@
 namespace lh {
 
 struct Sampled {
-  std::vector<Image> frames;  // one: an image
-  double fps = 0;             // of several
+  std::vector<Image> frames;    // one: an image
+  double fps = 0;               // of several
+  std::string parameters = {};  // how it was made; empty: not said
   bool moves() const { return frames.size() > 1; }
 };
 

@@ -43,26 +43,27 @@ WebPBitstreamFeatures features_of(Bytes file) {
   return features;
 }
 
-// Walks the RIFF chunks for EXIF.
-int orientation_of(Bytes file) {
+// Walks the RIFF chunks; empty where there is none.
+Bytes exif_of_webp(Bytes file) {
   constexpr size_t riff_header = 12, chunk_header = 8;
   for (size_t at = riff_header; at <= file.size() && file.size() - at >= chunk_header;) {
     uint32_t length = 0;
     for (size_t i = 4; i > 0; --i) length = length << 8 | std::to_integer<uint32_t>(file[at + 3 + i]);
-    if (length > file.size() - at - chunk_header) return 1;
-    if (std::memcmp(file.data() + at, "EXIF", 4) == 0)
-      return exif_block_orientation(file.subspan(at + chunk_header, length));
+    if (length > file.size() - at - chunk_header) return {};
+    if (std::memcmp(file.data() + at, "EXIF", 4) == 0) return file.subspan(at + chunk_header, length);
     at += chunk_header + size_t{length} + length % 2;
   }
-  return 1;
+  return {};
 }
 
 }  // namespace
 
 ImageHeader webp_header(Bytes file) {
   const WebPBitstreamFeatures features = features_of(file);
-  return {{features.width, features.height}, orientation_of(file)};
+  return {{features.width, features.height}, exif_block_orientation(exif_of_webp(file))};
 }
+
+std::string webp_parameters(Bytes file) { return exif_comment(exif_of_webp(file)); }
 
 Image decode_webp(Bytes file) {
   const WebPBitstreamFeatures features = features_of(file);

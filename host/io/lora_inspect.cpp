@@ -17,8 +17,6 @@
 namespace lh {
 namespace {
 
-constexpr size_t printable_width = 200;
-
 double norm(std::span<const float> values) {
   double sum = 0;
   for (const float v : values) sum += static_cast<double>(v) * v;
@@ -215,13 +213,13 @@ std::string foreign_text(const LoraFile& file) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+std::string printable(std::string_view text, size_t most) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
     const bool c1 = byte == 0xc2 && next < 0xa0, inside_character = (byte & 0xc0) == 0x80;
-    if (out.size() >= printable_width && !inside_character) return out + fmt::format("... ({} bytes)", text.size());
+    if (out.size() >= most && !inside_character) return out + fmt::format("... ({} bytes)", text.size());
     if (byte == '\n') {
       out += "\\n";
     } else if (byte < 0x20 || byte == 0x7f) {

@@ -20,7 +20,8 @@ struct ModelNames {  // a plugin's names
 std::string lora_text(const LoraFile& file, const std::vector<ModelNames>& models);
 nlohmann::json lora_json(const LoraFile& file, const std::vector<ModelNames>& models);
 
-// Metadata comes from strangers: nothing of it may steer a terminal. Long texts are cut.
-std::string printable(std::string_view text);
+// Metadata comes from strangers: nothing of it may steer a terminal. Texts longer than `most` bytes are cut.
+inline constexpr size_t printable_width = 200;
+std::string printable(std::string_view text, size_t most = printable_width);
 
 }  // namespace lh

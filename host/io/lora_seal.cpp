@@ -45,11 +45,13 @@ void seal_lora(const std::vector<TensorToWrite>& tensors, std::map<std::string, 
   metadata[sealed_hash_entry] = entry(metadata, model_hash_entry);
 }
 
+std::string data_hash(const WeightFile& file) { return hash_of(file, ""); }
+
 void check_lora_seal(const WeightFile& file) {
   if (!words_of_record(file).empty()) refuse_no_lora(file);  // whose digest is another one
   const std::string digest = entry(file.metadata(), digest_entry), own = entry(file.metadata(), model_hash_entry);
   if (digest.empty()) return;
-  if (own != entry(file.metadata(), sealed_hash_entry) && own == hash_of(file, "")) return;
+  if (own != entry(file.metadata(), sealed_hash_entry) && own == data_hash(file)) return;
   std::vector<std::pair<std::string, Desc>> entries;
   for (const StoredTensor& t : file.tensors()) entries.emplace_back(t.name, t.desc);
   if (hash_of(file, safetensors_header(entries, {})) != digest)

@@ -211,6 +211,8 @@ void Trainer::start_or_resume() {
   state_.micro_batches = p_.micro_batches;
   runner_->set_state(state_.updates, state_.loss_scale);
   if (world_.first()) output_ = std::make_unique<Output>(config_, state_.step);
+  if (world_.first() && p_.samples)
+    parameters_.emplace(config_.model, p_.sampler, loras_in_samples(p_.registry, config_.model, p_.model));
   compare_ranks();
   started_ = true;
 }

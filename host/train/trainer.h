@@ -12,6 +12,7 @@
 
 #include "io/control.h"
 #include "io/run_folder.h"
+#include "sample/generation_parameters.h"
 #include "train/batch_maker.h"
 #include "train/changes.h"
 #include "train/output.h"
@@ -58,8 +59,9 @@ class Trainer {
   bool save_due(int64_t step) const;
   bool validation_due(int64_t step) const;
   double validate();  // the loss of the images that are set apart; no step may be in flight
-  void make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
+  void make_samples(SampleSet& denoisers, int64_t step, const std::vector<SampleRequest>& requests,
                     const std::function<void(size_t index, const Sampled& sampled)>& write);
+  std::string parameters_of(const SampleRequest& request, int64_t step) const;  // that its file has
   void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
   int run_steps();
   int leave();  // saves unless that is done and ends, because somebody asked for it
@@ -98,7 +100,8 @@ class Trainer {
   RunState state_;
   int64_t skipped_in_a_row_ = 0, skipped_ = 0;
   double grad_norm_ = 0, loss_ = 0;
-  std::unique_ptr<Output> output_;  // of the process that writes
+  std::unique_ptr<Output> output_;                  // of the process that writes
+  std::optional<GenerationParameters> parameters_;  // where it makes samples
 };
 
 }  // namespace lh

@@ -127,7 +127,7 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
     fail(Code::resource, "sample: so long a prompt takes more memory than the run has set aside");
   denoisers.bind(runner_->arena(), *weights_, p_.plan->adapters.get());
   std::vector<std::string> made;
-  make_samples(denoisers, requests,
+  make_samples(denoisers, step, requests,
                [&](size_t, const Sampled& one) { made.push_back(output_->asked_sample(step, one).string()); });
   return fmt::format("{}", fmt::join(made, "\n"));
 }

@@ -21,10 +21,17 @@ void Trainer::make_samples(int64_t step, bool only_missing) {
   if (numbers.empty()) return;
   std::vector<SampleRequest> wanted;
   for (const size_t i : numbers) wanted.push_back(p_.requests.at(i));
-  make_samples(*p_.samples, wanted, [&](size_t i, const Sampled& one) { output_->sample(step, numbers[i], one); });
+  make_samples(*p_.samples, step, wanted,
+               [&](size_t i, const Sampled& one) { output_->sample(step, numbers[i], one); });
 }
 
-void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
+std::string Trainer::parameters_of(const SampleRequest& request, int64_t step) const {
+  GenerationParameters::Fields more{{"LoRA", config_.name}, {"Training step", fmt::format("{}", step)}};
+  if (request.strength != 1) more.emplace_back("LoRA strength", fmt::format("{}", request.strength));
+  return parameters_->text(request, p_.model.recipe(), more);
+}
+
+void Trainer::make_samples(SampleSet& denoisers, int64_t step, const std::vector<SampleRequest>& requests,
                            const std::function<void(size_t index, const Sampled& sampled)>& write) {
   runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(requests, p_.model.recipe()));
@@ -49,7 +56,10 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
       .use = [&](size_t share) { change([&] { p_.experts.use(share, p_.device, *weights_, graph); }); },
       .made =
           [&](size_t i, const HostTensor& latents) {
-            if (world_.first()) write(i, p_.samples->decode(requests[i], latents));
+            if (!world_.first()) return;
+            Sampled sampled = p_.samples->decode(requests[i], latents);
+            sampled.parameters = parameters_of(requests[i], step);
+            write(i, sampled);
           }};
   try {
     denoisers.denoise(requests, p_.text, calls);

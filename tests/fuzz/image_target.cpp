@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/utf8.h"
 #include "data/codecs.h"
 #include "data/image_formats.h"
 #include "fuzz/targets.h"
@@ -23,6 +24,9 @@ constexpr int64_t most_pixels = 1 << 14;  // of an image that is decoded here: l
 // repeats: two decodes of a file give the same pixels, whatever is wrong with it.
 bool check(Bytes file, bool repeats = true) {
   return taken([&] {
+    if (const ImageFormat* format = format_of(file);
+        format != nullptr && format->read() && format->parameters != nullptr)
+      require(!invalid_utf8(format->parameters(file)), "what an image says of itself is UTF-8");
     const ImageSize size = image_size(file, "image");
     require(size.width >= 1 && size.height >= 1 && size.width <= max_image_side && size.height <= max_image_side &&
                 size.width * size.height <= max_image_pixels,
@@ -75,6 +79,8 @@ std::vector<std::string> png_seeds() {
           4, 2, 1, pixels(2), {PNG_COLOR_TYPE_PALETTE, 2, false, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9}, {0, 128}})),
       text_of_file(test::encode_png_as(5, 3, 15, rgb,
                                        {PNG_COLOR_TYPE_RGB, 8, false, {}, {}, {1, 2, 3}, test::exif_tiff(6, true)})),
+      text_of_file(encode_png(test::test_picture(5, 3), "a photo")),
+      text_of_file(encode_png(test::test_picture(5, 3), "M\xc3\xa4rchen")),
   };
 }
 
@@ -88,11 +94,14 @@ std::vector<std::string> jpeg_seeds() {
   };
   const auto rgb = test::test_picture(9, 5).rgb;
   const std::vector<uint8_t> grey(45, 77), cmyk(180, 99);
+  std::vector<uint8_t> comment;
+  for (const std::byte b : exif_with_comment("M\xc3\xa4rchen")) comment.push_back(std::to_integer<uint8_t>(b));
   return {
       text_of_file(test::encode_jpeg(9, 5, rgb)),
       text_of_file(test::encode_jpeg(9, 5, rgb, {.progressive = true, .exif = app1(test::exif_tiff(6, false))})),
       text_of_file(test::encode_jpeg(9, 5, grey, {.components = 1, .exif = app1(test::exif_tiff(3, true))})),
       text_of_file(test::encode_jpeg(9, 5, cmyk, {.components = 4, .ycck = true})),
+      text_of_file(test::encode_jpeg(9, 5, rgb, {.exif = app1(comment)})),
   };
 }
 

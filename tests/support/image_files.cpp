@@ -109,6 +109,8 @@ void write_file(const std::filesystem::path& path, const FileBytes& bytes) {
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
+std::vector<uint8_t> pixels_of(const std::filesystem::path& path) { return decode_image(path).rgb; }
+
 std::string decode_error(const FileBytes& file) {
   try {
     decode_image(file, "folder/image");

@@ -41,6 +41,9 @@ std::vector<uint8_t> exif_tiff(int orientation, bool little_endian);
 
 void write_file(const std::filesystem::path& path, const FileBytes& bytes);
 
+// What an image file shows, whatever else it says.
+std::vector<uint8_t> pixels_of(const std::filesystem::path& path);
+
 // What decode_image says of it, which names the file; empty where it is an image.
 std::string decode_error(const FileBytes& file);
 void write_text(const std::filesystem::path& path, const std::string& text);
