@@ -166,6 +166,74 @@ TEST_F(Kohya, FilesOfItsInterface) {
               AllOf(StartsWith("p.json:1:2: this is a preset of the interface kohya_ss"), Not(HasSubstr("epoch"))));
 }
 
+TEST_F(Kohya, WeightsThatAreMergedFirst) {
+  Config config = read(
+      "base_weights = ['a.safetensors', 'b.safetensors', 'c.safetensors']\n"
+      "base_weights_multiplier = [0.5, -1]\n");
+  EXPECT_EQ(value_of(config, "model.lora_path"), "[\"a.safetensors:0.5\", \"b.safetensors:-1\", \"c.safetensors:1\"]");
+  EXPECT_EQ(value_of(config = read("base_weights = 'a.safetensors'\n"), "model.lora_path"), "[\"a.safetensors:1\"]");
+  EXPECT_EQ(value_of(config = read("base_weights_multiplier = [1.0]\n"), "model.lora_path"), "");
+  EXPECT_EQ(value_of(config = read("base_weights = []\n"), "model.lora_path"), "");
+  EXPECT_THAT(error_of("base_weights = ['a']\nbase_weights_multiplier = ['much']\n"),
+              HasSubstr("x.toml:2:28: base_weights_multiplier: expected a number for each of base_weights"));
+}
+
+TEST_F(Kohya, ArgumentsThatAreEmptyTexts) {
+  Config config = read("network_args = ''\noptimizer_args = ''\nlr_scheduler_args = ''\n");
+  EXPECT_EQ(value_of(config, "network.network_kwargs"), "");
+  EXPECT_EQ(value_of(config, "train.optimizer_params"), "");
+}
+
+TEST_F(Kohya, ShapesOfBucketsAreOfAnArea) {
+  const auto dataset = [](const std::string& keys) {
+    return "[[datasets]]\n" + keys + "[[datasets.subsets]]\nimage_dir = 'a'\n";
+  };
+  for (const auto& [keys, side] :
+       std::vector<std::pair<std::string, std::string>>{{"enable_bucket = true\nresolution = [1024, 576]\n", "[768]"},
+                                                        {"resolution = '1024, 576'\nenable_bucket = true\n", "[768]"},
+                                                        {"resolution = '512,512'\n", "[512]"},
+                                                        {"resolution = 640\n", "[640]"}}) {
+    Config config = read("", dataset(keys));
+    EXPECT_EQ(value_of(config, "datasets[].resolution"), side) << keys;
+  }
+  Config config = read("resolution = '1024,576'\nenable_bucket = true\n", dataset(""));
+  EXPECT_EQ(value_of(config, "datasets[].resolution"), "[768]");
+  for (const char* odd : {"'512,'", "','", "[512, 'x']", "'0,0'"})
+    EXPECT_THAT(error_of("", dataset(fmt::format("resolution = {}\n", odd))), HasSubstr("resolution")) << odd;
+}
+
+TEST_F(Kohya, DatasetsMayBeJson) {
+  test::put(dir_ / "y.json", R"({"general": {"caption_extension": ".txt", "enable_bucket": true},
+    "datasets": [{"resolution": [1024, 576], "subsets": [{"image_dir": "a b", "num_repeats": 2}]}]})");
+  Config config = load_config("", dir_ / "y.json", {.model = false});
+  ASSERT_EQ(config.datasets.size(), 1u);
+  EXPECT_EQ(config.datasets[0].folder_path, "a b");
+  EXPECT_EQ(config.datasets[0].num_repeats, 2);
+  EXPECT_EQ(config.datasets[0].resolution, std::vector<int64_t>{768});
+  EXPECT_TRUE(config.datasets[0].buckets);
+  test::put(dir_ / "y.json", R"({"datasets": [{"subsets": [{"image_dirr": "a"}]}]})");
+  EXPECT_THAT(test::error_of([&] { load_config("", dir_ / "y.json", {.model = false}); }),
+              HasSubstr("y.json:1:29: image_dirr: unknown key"));
+}
+
+TEST_F(Kohya, DatasetsInPlaceOfTrainingArguments) {
+  EXPECT_EQ(error_of("[general]\nshuffle_caption = true\n[[datasets]]\nresolution = 512\n"),
+            "x.toml:3:1: these are datasets: give the file with --dataset_config, beside --config FILE with training "
+            "arguments or --model PATH");
+}
+
+TEST_F(Kohya, TrainedWeightsStayInFloat32) {
+  for (const std::string key : {"full_bf16", "full_fp16"}) {
+    EXPECT_THAT(read(key + " = true\n").notes, testing::Contains(HasSubstr(key + ": trained weights")));
+    EXPECT_THAT(read(key + " = false\n").notes, Not(testing::Contains(HasSubstr(key))));
+  }
+}
+
+TEST_F(Kohya, TextIsMaskedAsTheModelHasIt) {
+  EXPECT_THAT(read("apply_t5_attn_mask = true\n").notes, testing::Contains(HasSubstr("apply_t5_attn_mask: the pads")));
+  EXPECT_THAT(read("apply_t5_attn_mask = false\n").notes, Not(testing::Contains(HasSubstr("attn_mask"))));
+}
+
 // All that LyCORIS and lora_flux can be told, as the interface writes it; what is off is not asked for.
 TEST_F(Kohya, NetworkArgumentsThatSayNothing) {
   Config config = read(

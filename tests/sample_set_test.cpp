@@ -67,8 +67,9 @@ fs::path trained_lora() {
 }
 
 struct WithModelLora : Sampled {
-  explicit WithModelLora(const std::string& key) : Sampled("[a photo, a house]") {
-    if (!key.empty()) replace("model:\n", fmt::format("model:\n  {}: {}\n", key, trained_lora().string()));
+  // strength: behind the file, as it is written.
+  explicit WithModelLora(const std::string& key, const std::string& strength = "") : Sampled("[a photo, a house]") {
+    if (!key.empty()) replace("model:\n", fmt::format("model:\n  {}: {}{}\n", key, trained_lora().string(), strength));
     expect_trained(train());
   }
 };
@@ -83,6 +84,23 @@ TEST(ModelLoras, AreInTrainingInSamplesOrInBoth) {
   EXPECT_NE(sample(inference, 0, 0), sample(none, 0, 0));
   EXPECT_EQ(sample(both, 0, 0), sample(inference, 0, 0));
   EXPECT_EQ(sample(both, 0, 1), sample(inference, 0, 1));
+}
+
+TEST(ModelLoras, HaveStrengthsAndMayBeSeveral) {
+  const WithModelLora none(""), one("lora_path"), same("lora_path", ":1"), half("lora_path", ":0.5"),
+      nothing("lora_path", ":0");
+  EXPECT_EQ(metrics(same), metrics(one));
+  EXPECT_EQ(sample(same, 0, 0), sample(one, 0, 0));
+  EXPECT_EQ(sample(nothing, 0, 0), sample(none, 0, 0));
+  EXPECT_NE(sample(half, 0, 0), sample(one, 0, 0));
+  const std::string file = trained_lora().string();
+  Sampled both("[a photo, a house]");
+  both.replace("model:\n", fmt::format("model:\n  lora_path: [\"{}:2\", \"{}:-2\"]\n", file, file));
+  expect_trained(both.train());
+  EXPECT_EQ(sample(both, 0, 0), sample(none, 0, 0));
+  ToyRun wrong;
+  wrong.replace("model:\n", "model:\n  lora_path: a.safetensors:x\n");
+  EXPECT_THAT(wrong.train().output, HasSubstr("model.lora_path: a.safetensors:x: the strength after the colon"));
 }
 
 // Samples take the weights away and bring them back: steps after them are those of a run without samples.

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 // A file that is one expert's says nothing to the others.
 void refuse_files_of_one(const Experts& experts, const Config& job) {
-  for (const auto& [key, path] : {std::pair<const char*, const fs::path&>{"model.lora_path", job.model.lora_path},
+  const fs::path always = job.model.lora_path.empty() ? "" : job.model.lora_path.front();
+  for (const auto& [key, path] : {std::pair<const char*, const fs::path&>{"model.lora_path", always},
                                   {"model.assistant_lora_path", job.model.assistant_lora_path},
                                   {"model.inference_lora_path", job.model.inference_lora_path},
                                   {"network.pretrained_lora_path", job.network.pretrained_lora_path}})

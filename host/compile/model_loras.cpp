@@ -30,6 +30,16 @@ void add(std::vector<LoraInput>& loras, const Registry& registry, const char* ke
   if (!path.empty()) loras.push_back(lora_of_key(registry, key, path));
 }
 
+std::vector<LoraInput> always(const Registry& registry, const ModelConfig& config) {
+  std::vector<LoraInput> loras;
+  for (const std::string& text : config.lora_path) {
+    const LoraInput given = lora_input("model.lora_path:", text);
+    loras.push_back(lora_of_key(registry, "lora_path", given.path));
+    loras.back().strength = given.strength;
+  }
+  return loras;
+}
+
 }  // namespace
 
 LoraInput lora_of_key(const Registry& registry, const std::string& key, const fs::path& path) {
@@ -38,15 +48,13 @@ LoraInput lora_of_key(const Registry& registry, const std::string& key, const fs
 }
 
 std::vector<LoraInput> sample_loras(const Registry& registry, const ModelConfig& config) {
-  std::vector<LoraInput> loras;
-  add(loras, registry, "lora_path", config.lora_path);
+  std::vector<LoraInput> loras = always(registry, config);
   add(loras, registry, "inference_lora_path", config.inference_lora_path);
   return loras;
 }
 
 ModelLoras::ModelLoras(const Registry& registry, const ModelConfig& config, Model& model) : model_(model) {
-  std::vector<LoraInput> training;
-  add(training, registry, "lora_path", config.lora_path);
+  std::vector<LoraInput> training = always(registry, config);
   add(training, registry, "assistant_lora_path", config.assistant_lora_path);
   training_ = model.merge_of(training);
   const bool same = config.assistant_lora_path.empty() && config.inference_lora_path.empty();

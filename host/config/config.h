@@ -52,8 +52,9 @@ struct ModelConfig {
   int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
   int64_t max_token_length = 0;             // of text that encoders read in rows; 0 = the model's own
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
-  // LoRA files that are part of the model: always, only while training, only in samples.
-  std::filesystem::path lora_path, assistant_lora_path, inference_lora_path;
+  // LoRA files that are part of the model: always, as FILE[:STRENGTH], only while training, only in samples.
+  std::vector<std::string> lora_path;
+  std::filesystem::path assistant_lora_path, inference_lora_path;
   std::string text_encoder_dtype = "auto";  // as dtype, of the text encoders' linear layers
   std::string products = "full";            // with those weights: full, float8, int8
 };

@@ -291,8 +291,10 @@ const Key table[] = {
      "Larger images are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "
      "whole, or in tiles as large as memory allows.",
      {.range = {.low = 0, .high = 16384}}},
-    {"model.lora_path", in<M, &ModelConfig::lora_path>,
-     "LoRA file that is part of the model, for training and samples."},
+    {"model.lora_path",
+     in<M, &ModelConfig::lora_path>,
+     "LoRA files that are part of the model, for training and samples: FILE, or FILE:STRENGTH; one or a list.",
+     {.normalize = [](std::string& path) { return schema::problem_of_path(path); }}},
     {"model.assistant_lora_path", in<M, &ModelConfig::assistant_lora_path>,
      "LoRA file that is part of the model while training and not in samples, such as one that undoes a model's "
      "distillation."},

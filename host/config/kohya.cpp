@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -76,6 +77,7 @@ class Datasets {
         if (key.text == "subsets" || !done.insert(key.text).second) continue;
         read_key(key, value, ours);
       }
+    read_resolution(layers, ours);
     set_missing(ours, "buckets", "false");
     set_missing(ours, "caption_ext", "caption");
     set_missing(ours, "missing_captions", "empty");
@@ -86,20 +88,38 @@ class Datasets {
     list_.items.push_back(std::move(ours));
   }
 
-  void read_key(const Node& key, const Node& value, Node& into) {
-    if (key.text == "resolution" && value.kind == Kind::list && value.items.size() == 2) {
-      // An area there as well: its root is the side of the square.
-      const auto w = yaml::integer_of(value.items[0]), h = yaml::integer_of(value.items[1]);
-      if (w && h && *w == *h) return set(into, "resolution", key, value.items[0]);
+  // Width and height: of [512, 768], or "512,768".
+  static std::optional<std::pair<int64_t, int64_t>> sides(const Node& value) {
+    std::vector<Node> both = value.items;
+    if (const size_t comma = value.text.find(','); value.kind == Kind::scalar && comma != value.text.npos) {
+      std::string second = value.text.substr(comma + 1);
+      second.erase(0, second.find_first_not_of(' '));
+      both = {scalar(value, value.text.substr(0, comma)), scalar(value, second)};
+    }
+    if (both.size() != 2) return std::nullopt;
+    const auto width = yaml::integer_of(both[0]), height = yaml::integer_of(both[1]);
+    if (!width || !height || *width < 1 || *height < 1) return std::nullopt;
+    return std::pair(*width, *height);
+  }
+
+  // An area there as well, of which buckets have many shapes: the side of its square.
+  void read_resolution(const Layers& layers, Node& into) {
+    const auto said = [](const Node* layer) { return layer->find("resolution") != nullptr; };
+    const auto layer = std::find_if(layers.rbegin(), layers.rend(), said);
+    if (layer == layers.rend()) return;
+    const auto& [key, value] =
+        *std::ranges::find_if((*layer)->entries, [](const auto& entry) { return entry.first.text == "resolution"; });
+    const auto both = sides(value);
+    if (!both) return set(into, "resolution", key, value);
+    const Node* const buckets = into.find("buckets");
+    if (both->first != both->second && (buckets == nullptr || yaml::flag_of(*buckets) != true))
       return reader_.problem(key, key.text, "both sides must be the same; other shapes come from enable_bucket = true");
-    }
-    if (key.text == "resolution" && value.text.find(',') != value.text.npos) {  // "512,512"
-      Node sides{.kind = Kind::list, .place = value.place};
-      const size_t comma = value.text.find(',');
-      sides.items = {scalar(value, value.text.substr(0, comma)), scalar(value, value.text.substr(comma + 1))};
-      return read_key(key, sides, into);
-    }
-    if (key.text == "resolution") return set(into, "resolution", key, value);
+    const double side = std::sqrt(static_cast<double>(both->first) * static_cast<double>(both->second));
+    set(into, "resolution", key, scalar(value, fmt::format("{}", std::llround(side))));
+  }
+
+  void read_key(const Node& key, const Node& value, Node& into) {
+    if (key.text == "resolution") return;  // read_resolution() looks at it
     if (key.text == "batch_size" || key.text == "validation_split" || key.text == "validation_seed") {
       std::string& known = of_all_[key.text];
       if (!known.empty() && known != value.text)
@@ -160,6 +180,17 @@ class Training : ScriptArguments {
       if (find("text_encoder_lr") == nullptr) put("train.text_encoder_lr", key, value);
     } else if (name == "clip_skip" && value.text == "1") {
       return;  // the last layer, which every model has: files of the interface kohya_ss say so for all of them
+    } else if (name == "full_bf16" || name == "full_fp16") {
+      if (on(name))
+        note(name +
+             ": trained weights, their gradients and the optimizer's states are float32 here, which is nearer to what "
+             "is "
+             "wanted; the model is kept and multiplied as mixed_precision says");
+    } else if (name == "apply_t5_attn_mask") {
+      if (on(name))
+        note(name +
+             ": the pads of a text are masked where the model was made so, and nowhere else, as in the programs that "
+             "LoRAs are used in");
     } else if (name == "masked_loss") {
       to_.masked_loss = on(name);
     } else if (std::ranges::find(of_several, name) != std::end(of_several)) {
@@ -226,7 +257,7 @@ class Training : ScriptArguments {
     }
     const auto move = [](auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); };
     move(made.notes, to_.notes);
-    move(made.ignored, to_.ignored);
+    for (const std::string& key : made.ignored) to_.ignore(key);
     move(made.problems, to_.problems);
   }
 
@@ -285,7 +316,7 @@ class Training : ScriptArguments {
       if (used)
         reader_.read(*given->second.first, *given->second.second, to_.document, "");
       else
-        to_.ignored.emplace_back(name);
+        to_.ignore(name);
     };
     keep("weighting_scheme", !density || law == "sigma");
     for (const char* name : {"logit_mean", "logit_std"}) keep(name, scheme == "logit_normal" && law == "sigma");
@@ -296,7 +327,7 @@ class Training : ScriptArguments {
     keep("mode_scale", scheme == "mode" && law == "sigma");
     keep("sigmoid_scale", law == "sigmoid" || law == "shift" || law == "flux_shift");
     if (sampling == nullptr && !told) {
-      if (shift != nullptr) to_.ignored.push_back("discrete_flow_shift");
+      if (shift != nullptr) to_.ignore("discrete_flow_shift");
       return;
     }
     const Node& key = *given_.at(sampling != nullptr ? "timestep_sampling" : usual->encoder).first;

@@ -23,6 +23,12 @@ using yaml::Node;
 
 bool is_toml(const fs::path& file) { return file.extension() == ".toml"; }
 
+// sd-scripts take datasets as JSON, too, which is YAML.
+Node parsed(const fs::path& file, std::vector<yaml::Problem>& problems) {
+  const std::string text = read_config_text(file);
+  return file.extension() == ".json" ? yaml::parse(text, problems) : toml_file::parse(text, problems);
+}
+
 // The prompts of a text file, a line each, in place of its path.
 void read_prompts(kohya::Translated& made) {
   for (auto& [section, keys] : made.document.entries)
@@ -64,9 +70,9 @@ Read read_toml(const fs::path& file,
                const std::function<std::pair<kohya::Translated, const Program*>(const Node&)>& translate,
                ConfigNeeds needs) {
   std::vector<yaml::Problem> problems;
-  const Node tree = toml_file::parse(read_config_text(file), problems);
-  const bool parsed = problems.empty();
-  auto [made, program] = parsed ? translate(tree) : std::pair(kohya::Translated{}, &sd_scripts);
+  const Node tree = parsed(file, problems);
+  const bool well_formed = problems.empty();
+  auto [made, program] = well_formed ? translate(tree) : std::pair(kohya::Translated{}, &sd_scripts);
   read_prompts(made);
   problems.insert(problems.end(), made.problems.begin(), made.problems.end());
   std::vector<std::string> lines;
@@ -79,7 +85,7 @@ Read read_toml(const fs::path& file,
   if (!made.dataset_config.empty()) needs.datasets = false;
   Config config;
   try {
-    if (parsed) config = config_of(made.document, file.string(), needs, defaults);
+    if (well_formed) config = config_of(made.document, file.string(), needs, defaults);
   } catch (const Error& error) {
     lines.push_back(error.what());
   }
@@ -109,6 +115,11 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
     own.datasets = needs.datasets && dataset_config.empty();
     if (is_toml(file)) {
       const auto translate = [&](const Node& tree) {
+        if (const Node* datasets = tree.find("datasets"); datasets != nullptr && datasets->kind == Kind::list)
+          fail(Code::config,
+               "{}:{}:{}: these are datasets: give the file with --dataset_config, beside --config FILE with training "
+               "arguments or --model PATH",
+               file.string(), datasets->place.line, datasets->place.column);
         return musubi::is_training(tree) ? std::pair(musubi::training(tree, plugins), &musubi_tuner)
                                          : std::pair(kohya::training(tree), &sd_scripts);
       };

@@ -41,7 +41,7 @@ constexpr std::string_view shared[] = {
     "metadata_tags", "save_state", "save_state_on_train_end", "save_last_n_steps_state", "save_last_n_epochs_state",
     "config_file",
     // not supported
-    "resume", "dim_from_weights", "base_weights", "log_with", "huggingface_repo_id", "save_state_to_huggingface",
+    "resume", "dim_from_weights", "log_with", "huggingface_repo_id", "save_state_to_huggingface",
     "resume_from_huggingface", "lr_scheduler_type", "lr_scheduler_min_lr_ratio", "debug_dataset"};
 
 constexpr std::string_view inert[] = {

@@ -41,7 +41,7 @@ struct Rules {
   Range range = {};
   std::span<const Choice> choices = {};
   std::span<const std::string_view> names = {};      // of a mapping: its keys; empty = any
-  std::string (*normalize)(std::string&) = nullptr;  // of text: changes it, or says what is wrong
+  std::string (*normalize)(std::string&) = nullptr;  // of each text: changes it, or says what is wrong
   bool required = false;
   bool nonempty = false;  // of a list of integers
   bool lists = false;     // of a mapping of paths: a key may have several

@@ -42,6 +42,7 @@ namespace {
 // {"weight_decay=0.01", "betas=0.9,0.99", "decouple=True"} as (name, value).
 std::vector<std::pair<std::string, Node>> arguments(const Node& list, std::vector<yaml::Problem>& problems) {
   std::vector<std::pair<std::string, Node>> all;
+  if (list.kind == Kind::scalar && list.text.empty()) return all;
   for (const Node& item : list.kind == Kind::list ? list.items : std::vector<Node>{list}) {
     const size_t equals = item.text.find('=');
     if (item.kind != Kind::scalar || equals == item.text.npos) {
@@ -88,7 +89,7 @@ void ScriptReader::problem(const Node& at, std::string_view key, const std::stri
 }
 
 bool ScriptReader::read(const Node& key, const Node& value, Node& into, std::string_view section) {
-  if (names_.has_no_effect(key.text)) return to_.ignored.push_back(key.text), true;
+  if (names_.has_no_effect(key.text)) return to_.ignore(key.text), true;
   if (const Refused* const row = names_.refused(key.text)) {
     const bool harmless = !row->harmless.empty() && value.kind == Kind::scalar && value.text == row->harmless;
     if (!harmless && !yaml::asks_for_nothing(value)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
@@ -157,6 +158,10 @@ bool ScriptArguments::read_shared(const Node& key, const Node& value) {
         fmt::format("blocks_to_swap: the weights of {} blocks are streamed from host memory, evenly spread over the "
                     "step, or of more where memory would not do (memory.stream)",
                     value.text));
+  } else if (name == "base_weights") {
+    read_base_weights(key, value);
+  } else if (name == "base_weights_multiplier" && find("base_weights") != nullptr) {
+    return true;
   } else if (name == "network_args") {
     auto all = arguments(value, to_.problems);
     const auto given = [&](const char* name) {
@@ -220,6 +225,24 @@ void ScriptArguments::read_optimizer(const Node& key, const Node& value) {
         fmt::format("optimizer_type {}: the states of {} go to host memory where memory is short "
                     "(memory.optimizer_states)",
                     value.text, *without));
+}
+
+// LoRA files that are added to the model before it is trained, each at the strength in its place of another list, or 1.
+void ScriptArguments::read_base_weights(const Node& key, const Node& value) {
+  if (yaml::asks_for_nothing(value)) return;
+  const auto each = [](const Node& node) { return node.kind == Kind::list ? node.items : std::vector<Node>{node}; };
+  const Node* const factors = find("base_weights_multiplier");
+  const std::vector<Node> strengths = factors == nullptr ? std::vector<Node>{} : each(*factors);
+  Node files{.kind = Kind::list, .place = value.place};
+  for (const Node& file : each(value)) {
+    const size_t i = files.items.size();
+    if (i < strengths.size() && !yaml::number_of(strengths[i]))
+      return reader_.problem(strengths[i], "base_weights_multiplier",
+                             "expected a number for each of base_weights, found " + yaml::describe(strengths[i]));
+    files.items.push_back(
+        scalar(file, fmt::format("{}:{}", file.text, i < strengths.size() ? strengths[i].text : "1")));
+  }
+  put("model.lora_path", key, std::move(files));
 }
 
 void ScriptArguments::read_network_argument(const Node& key, const std::string& option, Node value) {

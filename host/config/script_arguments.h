@@ -68,6 +68,7 @@ class ScriptArguments {
  private:
   bool schedule_is(std::string_view name) const;
   bool read_schedule(const yaml::Node& key, const yaml::Node& value);
+  void read_base_weights(const yaml::Node& key, const yaml::Node& value);
   void read_optimizer(const yaml::Node& key, const yaml::Node& value);
   void read_network_argument(const yaml::Node& key, const std::string& option, yaml::Node value);
 };

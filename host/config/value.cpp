@@ -71,7 +71,14 @@ class Assign {
     if (node_.kind == Kind::null) return;
     if (node_.kind == Kind::map) return found(node_, "expected a list of texts");
     for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
-      if (const auto text = read_text(item, "text")) out->push_back(*text);
+      auto text = read_text(item, "text");
+      if (!text) continue;
+      if (key_.rules.normalize)
+        if (const std::string wrong = key_.rules.normalize(*text); !wrong.empty()) {
+          found(item, wrong);
+          continue;
+        }
+      out->push_back(std::move(*text));
     }
   }
 

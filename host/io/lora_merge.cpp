@@ -2,14 +2,30 @@
 #include "io/lora_merge.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <set>
 
+#include "config/value.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/lora_delta.h"
 #include "io/lora_seal.h"
 
 namespace lh {
+
+LoraInput lora_input(const std::string& what, const std::string& text) {
+  LoraInput lora{.path = schema::expand_home(text)};
+  const size_t colon = text.rfind(':');
+  std::error_code none;
+  if (colon == text.npos || text.find('/', colon) != text.npos || std::filesystem::exists(lora.path, none)) return lora;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, lora.strength);
+  if (error != std::errc() || stop != end || !(std::abs(lora.strength) <= 100))
+    fail(Code::config, "{} {}: the strength after the colon must be a number, -100 to 100", what, text);
+  lora.path = schema::expand_home(text.substr(0, colon));
+  return lora;
+}
 
 LoraMerge::LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights,
                      const std::vector<LoraInput>& files, Unmatched unmatched)

@@ -15,11 +15,13 @@
 
 namespace lh {
 
-struct LoraInput {  // --lora FILE[:STRENGTH]
+struct LoraInput {
   std::filesystem::path path;
   double strength = 1;
   std::shared_ptr<const ForeignLora> foreign = {};  // of a file that a plugin's adapter made
 };
+// FILE[:STRENGTH], as users give it. Throws lh::Error(Code::config) that begins with `what`, the flag or key.
+LoraInput lora_input(const std::string& what, const std::string& text);
 
 class LoraMerge {
  public:
