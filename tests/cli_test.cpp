@@ -188,6 +188,25 @@ TEST_F(Cli, AFileMayHaveAColonInItsName) {
   EXPECT_EQ(options.loras[1].strength, 0.5);
 }
 
+TEST_F(Cli, AFolderOfALoraIsAnsweredWithItsFiles) {
+  const std::filesystem::path run = folder_ / "run", diffusers = folder_ / "adapter";
+  const auto error = [&] {
+    return error_of({"sample", "--config", config_.c_str(), "--lora", run.c_str(), "--prompt", "p"});
+  };
+  std::filesystem::create_directory(run);
+  EXPECT_THAT(error(), HasSubstr("is a folder, expected a file. There is no .safetensors file in it"));
+  for (const char* name : {"dog.safetensors", "dog_000000250.safetensors", "loss.png"})
+    std::ofstream(run / name) << "x";
+  EXPECT_THAT(error(), HasSubstr("is a folder, expected a file. Give one of those in it: dog.safetensors, "
+                                 "dog_000000250.safetensors"));
+  std::filesystem::create_directory(diffusers);
+  std::ofstream(diffusers / "pytorch_lora_weights.safetensors") << "x";
+  const Options options =
+      parse({"sample", "--config", config_.c_str(), "--lora", (diffusers.string() + ":0.5").c_str()});
+  EXPECT_EQ(options.loras.at(0).path, diffusers / "pytorch_lora_weights.safetensors");
+  EXPECT_EQ(options.loras.at(0).strength, 0.5);
+}
+
 TEST_F(Cli, FilesAndSettingsOfPlugins) {
   const Options options = parse({"train", "--config", config_.c_str(), "--clip-g", "g", "--variant", "v_pred"});
   ASSERT_NE(options.registry, nullptr);

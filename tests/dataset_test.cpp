@@ -218,6 +218,19 @@ TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
   expect_error("(3.png.caption is beside 3.png: name it 3.caption, or ");
   config_.default_caption = "a [trigger]";
   EXPECT_EQ(open_dataset({config_}, "sks", 16).samples[0].caption, "a sks");
+  EXPECT_THAT(test::take_warnings(),
+              testing::ElementsAre(testing::HasSubstr("8 of 8 images have no caption; theirs is \"a [trigger]\"; but "
+                                                      "3.png.caption is beside 3.png: name it 3.caption")));
+  for (const char* name : {"3.png.caption", "metadata.jsonl"}) std::filesystem::remove(folder_ / name);
+  open_dataset({config_}, "sks", 16);
+  EXPECT_THAT(test::take_warnings(), testing::IsEmpty());
+}
+
+TEST_F(DatasetTest, ImagesInSubFoldersAreAnsweredWithTheKeyThatTakesThem) {
+  std::filesystem::create_directory(folder_ / "cats");
+  expect_error("sub-folders are searched with recursive: true");
+  std::filesystem::create_directory(folder_ / "10_sks cat");
+  expect_error("searched with recursive: true, those as 10_sks cat with class_folders: true");
 }
 
 TEST_F(DatasetTest, CaptionsOfFilesInCapitals) {

@@ -104,6 +104,11 @@ TEST_F(LoraCommands, MergeIntoACheckpointSamplesTheSame) {
   expect_verified(found);
 }
 
+TEST_F(LoraCommands, ALoraIsNotExtractedFrom) {
+  EXPECT_THAT(refused({"extract", dog, "--model", toy, "--rank", "4", "--out", out}),
+              HasSubstr("dog.safetensors is a LoRA already, expected a tuned checkpoint"));
+}
+
 TEST_F(LoraCommands, OneLoraOfTwo) {
   const std::string said =
       fine({"merge", "--lora", dog, "--lora", style.string() + ":0.5", "--model", toy, "--into", "lora", "--out", out});

@@ -8,6 +8,8 @@
 #include "config/dtype.h"
 #include "core/error.h"
 #include "core/signals.h"
+#include "io/lora_read.h"
+#include "io/weight_files.h"
 #include "lora/input.h"
 
 namespace lh {
@@ -17,6 +19,10 @@ int run_extract(const Options& options) {
   std::error_code none;
   if (!std::filesystem::exists(options.input, none))
     fail(Code::config, "extract: there is no {}. Give the tuned checkpoint, and as --model the one it was trained from",
+         options.input.string());
+  if (!std::filesystem::is_directory(options.input, none) && is_lora(*FileCache().open(options.input)))
+    fail(Code::config,
+         "extract: {} is a LoRA already, expected a tuned checkpoint. For one of another rank: lora-host resize",
          options.input.string());
   prepare_output(options, {options.input, base});
   const auto model = open_model(options);

@@ -2,11 +2,11 @@
 // missing.
 #include "cli/options.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <set>
 
 #include "cli/arguments.h"
 #include "cli/part_names.h"
@@ -66,17 +66,21 @@ void apply_datasets(const Arguments& raw, Config& config) {
   }
 }
 
-LoraInput parse_lora(const std::string& text) {
-  LoraInput lora{.path = schema::expand_home(text)};
-  const size_t colon = text.rfind(':');
+// --lora FILE[:STRENGTH], or the folder that diffusers keeps one in.
+LoraInput lora_of(const std::string& text) {
+  LoraInput lora = lora_input("--lora", text);
   std::error_code none;
-  if (colon == text.npos || text.find('/', colon) != text.npos || fs::exists(lora.path, none)) return lora;
-  double strength = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, strength);
-  if (error != std::errc() || stop != end || !(std::abs(strength) <= 100))
-    fail(Code::config, "--lora {}: the strength after the colon must be a number, -100 to 100", text);
-  return {.path = schema::expand_home(text.substr(0, colon)), .strength = strength};
+  if (!fs::is_directory(lora.path, none)) return lora;
+  if (const fs::path inside = lora.path / "pytorch_lora_weights.safetensors"; fs::exists(inside, none)) {
+    lora.path = inside;
+    return lora;
+  }
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(lora.path, none))
+    if (entry.path().extension() == ".safetensors") files.insert(entry.path().filename().string());
+  fail(Code::config, "--lora {}: is a folder, expected a file{}", text,
+       files.empty() ? std::string(". There is no .safetensors file in it")
+                     : fmt::format(". Give one of those in it: {}", fmt::join(files, ", ")));
 }
 
 // --image control=photo.png, of one key once, or once for each prompt; for data --image control=folder.
@@ -353,7 +357,7 @@ Options parse_options(int argc, const char* const* argv) {
   options.json = raw.json;
   options.verbose = raw.verbose;
   options.programs = raw.programs;
-  for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
+  for (const std::string& lora : raw.loras) options.loras.push_back(lora_of(lora));
   options.request = {raw.ctl_command, raw.ctl_arguments};
   options.replay = replay_of(raw);
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();

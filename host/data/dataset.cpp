@@ -60,7 +60,6 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
 void read_captions(const DatasetConfig& config, const ImageList& list, const CaptionRule& rule,
                    const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
-  std::vector<std::string> missing;
   std::vector<fs::path> without;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {
@@ -79,21 +78,27 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
     candidate.captioned = !candidate.texts.empty();
     if (!candidate.captioned) {
       candidate.texts = {config.default_caption};
-      if (config.default_caption.empty()) {
-        missing.push_back(candidate.file.path.filename().string());
-        without.push_back(candidate.file.path);
-      }
+      without.push_back(candidate.file.path);
     }
     mark_left = mark_left || std::ranges::any_of(candidate.texts, [&](const std::string& text) {
                   return rule.plain(text).find("[trigger]") != std::string::npos;
                 });
   }
+  std::vector<std::string> missing;
+  for (const fs::path& image : without) missing.push_back(image.filename().string());
   const std::string elsewhere = missing.empty() ? "" : captions_elsewhere(without, config);
-  if (!missing.empty() && config.missing_captions == "empty")
-    log_info("dataset {}: {} of {} images have no caption; theirs is {}{}", config.folder_path.string(), missing.size(),
-             candidates.size(), trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"",
-             elsewhere.empty() ? "" : "; but " + elsewhere);
-  else if (!missing.empty())
+  const bool may_be_without = !config.default_caption.empty() || config.missing_captions == "empty";
+  const std::string theirs = !config.default_caption.empty()         ? config.default_caption
+                             : trigger_word.empty() || config.is_reg ? ""
+                                                                     : trigger_word;
+  const std::string so_it_is =
+      fmt::format("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(),
+                  missing.size(), candidates.size(), theirs.empty() ? "empty" : "\"" + theirs + "\"");
+  if (may_be_without && !elsewhere.empty())
+    log_warning("{}; but {}", so_it_is, elsewhere);
+  else if (may_be_without && !missing.empty() && config.default_caption.empty())
+    log_info("{}", so_it_is);
+  else if (!missing.empty() && !may_be_without)
     problems.push_back(
         fmt::format("dataset {}: {} of {} images have no caption: {} ({}add {} beside each, or set default_caption, or "
                     "missing_captions: empty)",

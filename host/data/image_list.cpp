@@ -39,8 +39,7 @@ class Folder {
       problems.push_back(
           fmt::format("dataset {}: expected {}, found none ({} other entries{}){}{}", folder.string(),
                       videos() ? "videos, for " + why_videos(dataset_) : "images (" + formats_that_are_read() + ")",
-                      others_, dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
-                      list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read),
+                      others_, where_else(), list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read),
                       !videos() && videos_ > 0 ? "; videos are read with num_frames above 1" : ""));
     std::ranges::sort(list_.images, {}, [](const fs::path& path) -> const std::string& { return path.native(); });
     std::ranges::sort(list_.not_read);
@@ -48,6 +47,21 @@ class Folder {
   }
 
  private:
+  // Where images may be that were not looked for.
+  std::string where_else() const {
+    if (dataset_.recursive) return "";
+    std::string counted;  // the first of those with their repeats
+    std::error_code none;
+    for (fs::directory_iterator entry(dataset_.folder_path, none), end; !none && entry != end; entry.increment(none)) {
+      const std::string name = entry->path().filename().string();
+      const size_t digits = name.find_first_not_of("0123456789");
+      const bool counts = digits != 0 && digits != name.npos && name[digits] == '_' && entry->is_directory(none);
+      if (counts && (counted.empty() || name < counted)) counted = name;
+    }
+    return "; sub-folders are searched with recursive: true" +
+           (counted.empty() ? "" : fmt::format(", those as {} with class_folders: true", counted));
+  }
+
   void look(const fs::path& folder, std::vector<std::string>& problems) {
     std::error_code error, none;
     // A link to a folder that it lies in would give all images again, and without end where there are two.

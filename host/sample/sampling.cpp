@@ -121,6 +121,10 @@ std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recip
     requests.back().images = std::move(images[requests.size() - 1]);
   }
   if (const std::string unused = unused_negative(requests, recipe); !unused.empty()) log_info("{}", unused);
+  if (std::ranges::any_of(requests, [](const SampleRequest& r) { return r.prompt.find("<lora:") != r.prompt.npos; }))
+    log_warning(
+        "<lora:NAME:STRENGTH> in a prompt is read as words here: give the file with --lora FILE:STRENGTH, or in a run "
+        "with model.inference_lora_path");
   return requests;
 }
 

@@ -13,12 +13,13 @@
 namespace lh {
 namespace {
 
-// {"<repeats>_<folder>": {"<caption>": count}}: where model managers look for trigger words.
+// {"<repeats>_<folder>": {"<caption>": count}}: where model managers look for trigger words. A folder may be named so.
 std::string tag_frequency(const Dataset& dataset) {
   nlohmann::json folders = nlohmann::json::object();
   for (const Sample& sample : dataset.samples) {
-    const std::string folder =
-        fmt::format("{}_{}", sample.repeats, sample.image.path.parent_path().filename().string());
+    const std::string repeats = fmt::format("{}_", sample.repeats);
+    std::string folder = sample.image.path.parent_path().filename().string();
+    if (!folder.starts_with(repeats)) folder.insert(0, repeats);
     nlohmann::json& count = folders[folder][sample.caption];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
