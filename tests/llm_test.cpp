@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t width = 12, head = 8, queries = 4, keys = 2, inner = 20, words = 30, layers = 3, length = 11;
+constexpr int64_t width = 12, small_head = 8, wide_head = 16, queries = 4, small_keys = 2, inner = 20, words = 30,
+                  layers = 3, length = 11;
 const std::vector<int64_t> lengths{11, 9};  // real tokens of each sample; every pad still has one in its window
 
 using Row = std::vector<double>;
@@ -27,8 +28,11 @@ using Rows = std::vector<Row>;
 // One sample through the model, in float64.
 class Reference {
  public:
-  Reference(const std::map<std::string, HostTensor>& weights, bool gemma, bool yarn)
-      : weights_(weights), gemma_(gemma), yarn_(yarn) {}
+  Reference(const std::map<std::string, HostTensor>& weights, const std::string& variant)
+      : weights_(weights),
+        gemma_(variant.starts_with("gemma")),
+        gemma4_(variant == "gemma4"),
+        yarn_(variant == "yarn") {}
 
   std::vector<Rows> states(const std::vector<int32_t>& ids, int64_t real) {
     Rows x;
@@ -57,7 +61,11 @@ class Reference {
       for (size_t i = 0; i < gate[t].size(); ++i) gate[t][i] = activation(gate[t][i]) * up[t][i];
     y = linear(gate, name + "mlp.down_proj");
     if (gemma_) y = norm(y, name + "post_feedforward_layernorm");
-    return sum(x, y);
+    x = sum(x, y);
+    if (gemma4_)
+      for (Row& row : x)
+        for (double& value : row) value *= double{weights_.at(name + "layer_scalar").as<float>()[0]};
+    return x;
   }
 
   double activation(double x) const {
@@ -66,11 +74,13 @@ class Reference {
   }
 
   Rows attention(const Rows& x, const std::string& name, bool windowed, int64_t real) {
-    const Rows v = linear(x, name + "v_proj");
-    const Rows q = turned(linear(x, name + "q_proj"), name + "q_norm", windowed);
-    const Rows k = turned(linear(x, name + "k_proj"), name + "k_norm", windowed);
-    const double scale = gemma_ ? 0.2 : 1 / std::sqrt(double{head});
-    Rows y(x.size(), Row(queries * head, 0.0));
+    const bool wide = gemma4_ && !windowed;  // heads of their own, one of keys, which are the values
+    const int64_t head = wide ? wide_head : small_head, keys = wide ? 1 : small_keys;
+    const Rows v = values(linear(x, name + (wide ? "k_proj" : "v_proj")), head);
+    const Rows q = turned(linear(x, name + "q_proj"), name + "q_norm", windowed, head);
+    const Rows k = turned(linear(x, name + "k_proj"), name + "k_norm", windowed, head);
+    const double scale = gemma4_ ? 0.5 : gemma_ ? 0.2 : 1 / std::sqrt(static_cast<double>(head));
+    Rows y(x.size(), Row(static_cast<size_t>(queries * head), 0.0));
     for (int64_t i = 0; i < length; ++i)
       for (int64_t h = 0; h < queries; ++h) {
         const int64_t group = h / (queries / keys);
@@ -79,7 +89,7 @@ class Reference {
           double dot = 0;
           for (int64_t d = 0; d < head; ++d) dot += at(q, i, h * head + d) * at(k, j, group * head + d);
           const bool seen = j <= i && j < real && !(windowed && i - j >= 3);
-          const double score = gemma_ ? 1.5 * std::tanh(scale * dot / 1.5) : scale * dot;
+          const double score = gemma_ && !gemma4_ ? 1.5 * std::tanh(scale * dot / 1.5) : scale * dot;
           p.push_back(seen ? std::exp(score) : 0);
         }
         double total = 0;
@@ -93,22 +103,39 @@ class Reference {
   }
 
   // Norms of heads, where there are any, and rotation by position.
-  Rows turned(Rows x, const std::string& norm_name, bool windowed) {
+  Rows turned(Rows x, const std::string& norm_name, bool windowed, int64_t head) {
+    const auto half = static_cast<size_t>(head / 2);
     for (size_t t = 0; t < x.size(); ++t)
-      for (size_t first = 0; first < x[t].size(); first += head) {
+      for (size_t first = 0; first < x[t].size(); first += 2 * half) {
         Rows one{Row(x[t].begin() + static_cast<int64_t>(first), x[t].begin() + static_cast<int64_t>(first) + head)};
         if (weights_.contains(norm_name + ".weight")) one = norm(one, norm_name);
-        for (size_t k = 0; k < head / 2; ++k) {
+        for (size_t k = 0; k < half; ++k) {
           const double angle = static_cast<double>(t) * frequency(static_cast<double>(k), windowed);
-          const double a = one[0][k], b = one[0][k + head / 2];
+          const double a = one[0][k], b = one[0][k + half];
           x[t][first + k] = a * std::cos(angle) - b * std::sin(angle);
-          x[t][first + k + head / 2] = a * std::sin(angle) + b * std::cos(angle);
+          x[t][first + k + half] = a * std::sin(angle) + b * std::cos(angle);
         }
       }
     return x;
   }
 
+  // Those of Gemma 4 have a norm without weights.
+  Rows values(Rows x, int64_t head) const {
+    if (!gemma4_) return x;
+    for (Row& row : x)
+      for (auto first = row.begin(); first != row.end(); first += head) {
+        double square = 0;
+        for (auto at = first; at != first + head; ++at) square += *at * *at;
+        const double r = 1 / std::sqrt(square / static_cast<double>(head) + 1e-6);
+        for (auto at = first; at != first + head; ++at) *at *= r;
+      }
+    return x;
+  }
+
   double frequency(double k, bool windowed) const {
+    constexpr double head = small_head;
+    // A quarter of the frequencies of heads of 16.
+    if (gemma4_ && !windowed) return k < 2 ? std::pow(1e5, -2 * k / wide_head) : 0;
     if (gemma_) return windowed ? std::pow(1e3, -2 * k / head) : std::pow(1e5, -2 * k / head) / 4;
     const double f = std::pow(1e4, -2 * k / head), wave = 2 * std::numbers::pi / f;
     // YaRN: a wave of 64 would be at place 1.01, one of 64 / 4 at 0.41. From 2 on they are stretched eight times.
@@ -127,7 +154,7 @@ class Reference {
       double square = 0;
       for (const double value : row) square += value * value;
       const double r = 1 / std::sqrt(square / static_cast<double>(row.size()) + (gemma_ ? 1e-6 : 1e-5));
-      for (size_t i = 0; i < row.size(); ++i) row[i] *= r * ((gemma_ ? 1 : 0) + double{w[i]});
+      for (size_t i = 0; i < row.size(); ++i) row[i] *= r * ((gemma_ && !gemma4_ ? 1 : 0) + double{w[i]});
     }
     return y;
   }
@@ -155,10 +182,11 @@ class Reference {
   }
 
   const std::map<std::string, HostTensor>& weights_;
-  bool gemma_, yarn_;
+  bool gemma_, gemma4_, yarn_;
 };
 
-std::map<std::string, HostTensor> weights_of(bool gemma) {
+std::map<std::string, HostTensor> weights_of(const std::string& variant) {
+  const bool gemma = variant.starts_with("gemma"), gemma4 = variant == "gemma4";
   std::map<std::string, HostTensor> all;
   int64_t seed = 1;
   const auto put = [&](const std::string& name, Shape shape, float scale, float offset) {
@@ -167,12 +195,14 @@ std::map<std::string, HostTensor> weights_of(bool gemma) {
     all[name] = tensor;
   };
   const auto norm = [&](const std::string& name, int64_t size) {
-    put(name + ".weight", {size}, 0.25f, gemma ? 0.0f : 1.0f);
+    put(name + ".weight", {size}, 0.25f, gemma && !gemma4 ? 0.0f : 1.0f);
   };
   put("model.embed_tokens.weight", {words, width}, 1, 0);
   norm("model.norm", width);
   for (int64_t i = 0; i < layers; ++i) {
     const std::string name = fmt::format("model.layers.{}.", i);
+    const bool wide = gemma4 && i == 1;
+    const int64_t head = wide ? wide_head : small_head, keys = wide ? 1 : small_keys;
     for (const auto& [part, out, in] :
          std::vector<std::tuple<std::string, int64_t, int64_t>>{{"self_attn.q_proj", queries * head, width},
                                                                 {"self_attn.k_proj", keys * head, width},
@@ -181,6 +211,7 @@ std::map<std::string, HostTensor> weights_of(bool gemma) {
                                                                 {"mlp.gate_proj", inner, width},
                                                                 {"mlp.up_proj", inner, width},
                                                                 {"mlp.down_proj", width, inner}}) {
+      if (wide && part == "self_attn.v_proj") continue;
       put(name + part + ".weight", {out, in}, 0.5f, 0);
       if (!gemma && in == width && part.starts_with("self_attn")) put(name + part + ".bias", {out}, 0.5f, 0);
     }
@@ -191,6 +222,7 @@ std::map<std::string, HostTensor> weights_of(bool gemma) {
     norm(name + "post_feedforward_layernorm", width);
     norm(name + "self_attn.q_norm", head);
     norm(name + "self_attn.k_norm", head);
+    if (gemma4) put(name + "layer_scalar", {1}, 0.25f, 1.0f);
   }
   return all;
 }
@@ -199,9 +231,8 @@ class Llm : public testing::TestWithParam<const char*> {};  // a variant of the 
 
 TEST_P(Llm, StatesAreThoseOfTheReference) {
   const std::string variant = GetParam();
-  const bool gemma = variant == "gemma";
   const TempDir dir;
-  const auto given = weights_of(gemma);
+  const auto given = weights_of(variant);
   std::vector<Given> file;
   for (const auto& [name, tensor] : given) file.push_back({name, tensor});
   write_file(dir / "llm.safetensors", file);
@@ -229,8 +260,7 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   std::vector<HostTensor> want(layers + 2, HostTensor(Desc{DType::f32, {batch, length, width}}));
   for (int64_t b = 0; b < batch; ++b) {
     const std::vector<int32_t> own(ids.begin() + b * length, ids.begin() + (b + 1) * length);
-    const std::vector<Rows> states =
-        Reference(given, gemma, variant == "yarn").states(own, lengths[static_cast<size_t>(b)]);
+    const std::vector<Rows> states = Reference(given, variant).states(own, lengths[static_cast<size_t>(b)]);
     for (size_t k = 0; k < states.size(); ++k)
       for (size_t t = 0; t < states[k].size(); ++t)
         for (size_t i = 0; i < states[k][t].size(); ++i)
@@ -242,7 +272,7 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Llm, testing::Values("llama", "gemma", "yarn"),
+INSTANTIATE_TEST_SUITE_P(All, Llm, testing::Values("llama", "gemma", "gemma4", "yarn"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -4,8 +4,8 @@
 //   x = embedding;  x += o(attention(q, k, v of norm(x)));  x += down(act(gate y) * up y), y = norm(x)
 // Attention is causal, with rotary positions in halves (i, i + D/2). Real tokens stand in front and pads behind them: a
 // pad sees the tokens before it and no pad; in front of them (pads_first) it sees nothing. Widths, depth, heads,
-// biases, norms of q and k, and norms after attention and MLP (Gemma) follow from the weights, which have their Hugging
-// Face names; LlmFacts are what they do not say.
+// biases, norms of q and k, norms after attention and MLP (Gemma), and a factor of all that a layer gives (Gemma 4)
+// follow from the weights, which have their Hugging Face names; LlmFacts are what they do not say.
 #pragma once
 
 #include <algorithm>
@@ -43,13 +43,21 @@ struct LlmFacts {
   int64_t window = 0, full_every = 0;
   double window_theta = 0;        // rope_theta of layers with a window; 0: the same
   RopeScaling rope_scaling = {};  // of layers without a window
-  bool pads_first = false;        // pads stand in front, and count as positions
+  // Layers without a window may have heads of their own (Gemma 4); 0: the same. Of their frequencies the fastest turn,
+  // so large a share of all; and their values are what k_proj gives, before its norm, so that there is no v_proj.
+  int64_t full_head_dim = 0;
+  double rope_share = 1;
+  bool keys_are_values = false;
+  bool value_norm = false;    // values go through an RMS norm without weights
+  bool pads_first = false;    // pads stand in front, and count as positions
   int64_t pad_position = -1;  // where every pad behind the tokens stands, in layers without a window; -1: they count on
   // Of models that also see: a position has three axes, and so many of the frequencies, one after the other, turn by
   // each of them.
   std::array<int64_t, 3> rope_sections = {};
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
+  int64_t head_dim_of(int64_t layer) const { return windowed(layer) || full_head_dim == 0 ? head_dim : full_head_dim; }
+  bool has_values(int64_t layer) const { return windowed(layer) || !keys_are_values; }
 };
 
 // Of each token on three axes.
@@ -65,8 +73,10 @@ class Llm {
       key_mask_ = mask;
     else
       key_lengths_ = g.cast(mask_lengths(g, mask), LH_I32);
-    std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
-    for (size_t k = 0; k < frequencies.size(); ++k) frequencies[k] = scaled(static_cast<double>(k), frequencies[k]);
+    std::vector<double> frequencies = rope_frequencies(full_heads(), facts.rope_theta);
+    const double turning = facts.rope_share * static_cast<double>(frequencies.size());
+    for (size_t k = 0; k < frequencies.size(); ++k)
+      frequencies[k] = static_cast<double>(k) < turning ? scaled(static_cast<double>(k), frequencies[k]) : 0;
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
     if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_sections, frequencies);
     if (facts.pad_position >= 0) plain_.rope = with_pads(plain_.rope, mask, frequencies);
@@ -117,15 +127,16 @@ class Llm {
     std::string name = root_ + "layers." + std::to_string(index);
     auto scope = g_.scope(name, LH_SCOPE_CHECKPOINT);
     bool sandwich = g_.weights().has(name + ".pre_feedforward_layernorm.weight");
-    Value y =
-        attention(norm(x, name + ".input_layernorm"), name + ".self_attn", facts_.windowed(index) ? windowed_ : plain_);
+    Value y = attention(index, norm(x, name + ".input_layernorm"), name + ".self_attn");
     if (sandwich) y = norm(y, name + ".post_attention_layernorm");
     x = g_.add(x, y);
     y = norm(x, name + (sandwich ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"));
     y = g_.linear(g_.mul(activation(g_.linear(y, name + ".mlp.gate_proj")), g_.linear(y, name + ".mlp.up_proj")),
                   name + ".mlp.down_proj");
     if (sandwich) y = norm(y, name + ".post_feedforward_layernorm");
-    return g_.add(x, y);
+    x = g_.add(x, y);
+    const std::string factor = name + ".layer_scalar";
+    return g_.weights().has(factor) ? g_.mul(x, g_.param(factor)) : x;
   }
 
   Value activation(Value x) {
@@ -138,14 +149,17 @@ class Llm {
     Value bias;
   };
 
-  Value attention(Value x, const std::string& module, const Reach& reach) {
-    Value q = head_norm(split_heads(g_, g_.linear(x, module + ".q_proj"), facts_.head_dim), module + ".q_norm");
-    Value k = head_norm(split_heads(g_, g_.linear(x, module + ".k_proj"), facts_.head_dim), module + ".k_norm");
-    Value v = split_heads(g_, g_.linear(x, module + ".v_proj"), facts_.head_dim);
+  Value attention(int64_t index, Value x, const std::string& module) {
+    const Reach& reach = facts_.windowed(index) ? windowed_ : plain_;
+    const int64_t width = facts_.head_dim_of(index);
+    Value q = head_norm(split_heads(g_, g_.linear(x, module + ".q_proj"), width), module + ".q_norm");
+    Value keys = split_heads(g_, g_.linear(x, module + ".k_proj"), width);
+    Value k = head_norm(keys, module + ".k_norm");
+    Value v = facts_.has_values(index) ? split_heads(g_, g_.linear(x, module + ".v_proj"), width) : keys;
+    if (facts_.value_norm) v = g_.rms_norm(v, facts_.eps);
     q = g_.rope(q, reach.rope.cos, reach.rope.sin, false);
     k = g_.rope(k, reach.rope.cos, reach.rope.sin, false);
-    double width = static_cast<double>(facts_.head_dim);
-    double scale = facts_.attention_scale > 0 ? facts_.attention_scale : 1 / std::sqrt(width);
+    double scale = facts_.attention_scale > 0 ? facts_.attention_scale : 1 / std::sqrt(static_cast<double>(width));
     Value y = g_.attention(q, k, v, scale, reach.bias, key_lengths_, key_mask_, true, facts_.attention_soft_cap);
     return g_.linear(merge_heads(g_, y), module + ".o_proj");
   }
@@ -153,6 +167,8 @@ class Llm {
   Value head_norm(Value x, const std::string& module) {
     return g_.weights().has(module + ".weight") ? norm(x, module) : x;
   }
+
+  int64_t full_heads() const { return facts_.full_head_dim > 0 ? facts_.full_head_dim : facts_.head_dim; }
 
   double scaled(double place, double frequency) const {
     const RopeScaling& s = facts_.rope_scaling;
@@ -171,7 +187,7 @@ class Llm {
   // Where among the frequencies one would stand that turns so often within the length of the first training.
   double place_of(double turns) const {
     const double wave = facts_.rope_scaling.original_length / (turns * 2 * std::numbers::pi);
-    return static_cast<double>(facts_.head_dim) * std::log(wave) / (2 * std::log(facts_.rope_theta));
+    return static_cast<double>(full_heads()) * std::log(wave) / (2 * std::log(facts_.rope_theta));
   }
 
   // [B, L, D/2]: the rows of tokens, and for pads that of `pad_position`.
@@ -244,15 +260,16 @@ inline int64_t check_llm(const Weights& weights, const std::string& prefix, cons
   auto rows = [&](const std::string& module, int64_t in) { return weights.require(module + ".weight", {-1, in})[0]; };
   for (int64_t i = 0; i < layers; ++i) {
     std::string name = root + "layers." + std::to_string(i), attention = name + ".self_attn";
+    const int64_t width = facts.head_dim_of(i);
     int64_t queries = rows(attention + ".q_proj", d), keys = rows(attention + ".k_proj", d);
-    if (keys % facts.head_dim != 0 || queries % keys != 0)
+    if (keys % width != 0 || queries % keys != 0)
       throw Failure(LH_E_MODEL, attention + ": " + std::to_string(queries) + " rows of q_proj and " +
                                     std::to_string(keys) + " of k_proj are not groups of heads of " +
-                                    std::to_string(facts.head_dim));
-    weights.require_linear(attention + ".v_proj", keys, d, false);
+                                    std::to_string(width));
+    if (facts.has_values(i)) weights.require_linear(attention + ".v_proj", keys, d, false);
     weights.require_linear(attention + ".o_proj", d, queries, false);
     for (const char* head_norm : {".q_norm.weight", ".k_norm.weight"})
-      if (weights.has(attention + head_norm)) weights.require(attention + head_norm, {facts.head_dim});
+      if (weights.has(attention + head_norm)) weights.require(attention + head_norm, {width});
     int64_t inner = rows(name + ".mlp.gate_proj", d);
     weights.require_linear(name + ".mlp.up_proj", inner, d, false);
     weights.require_linear(name + ".mlp.down_proj", d, inner, false);
@@ -261,6 +278,7 @@ inline int64_t check_llm(const Weights& weights, const std::string& prefix, cons
     if (weights.has(name + ".pre_feedforward_layernorm.weight"))
       for (const char* norm : {".pre_feedforward_layernorm.weight", ".post_feedforward_layernorm.weight"})
         weights.require(name + norm, {d});
+    if (weights.has(root + "layers.0.layer_scalar")) weights.require(name + ".layer_scalar", {1});
   }
   if (final_norm) weights.require(root + "norm.weight", {d});
   return d;

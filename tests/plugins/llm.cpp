@@ -16,7 +16,7 @@ components:
     marker: model.layers.0.self_attn.q_proj.weight
     diffusers: []
 settings:
-  variant: {one_of: [llama, gemma, yarn], help: Which facts.}
+  variant: {one_of: [llama, gemma, gemma4, yarn], help: Which facts.}
 )";
 
 constexpr const char* recipe_text = R"(
@@ -44,8 +44,21 @@ constexpr nn::LlmFacts gemma = {.head_dim = 8,
                                 .window_theta = 1e3,
                                 .rope_scaling = {.factor = 4}};
 
+constexpr nn::LlmFacts gemma4 = {.head_dim = 8,
+                                 .rope_theta = 1e5,
+                                 .activation = "tanh",
+                                 .attention_scale = 0.5,
+                                 .embedding_scale = 3.5,
+                                 .window = 3,
+                                 .full_every = 2,
+                                 .window_theta = 1e3,
+                                 .full_head_dim = 16,
+                                 .rope_share = 0.25,
+                                 .keys_are_values = true,
+                                 .value_norm = true};
+
 const nn::LlmFacts& facts_of(const std::string& variant) {
-  return variant == "gemma" ? gemma : variant == "yarn" ? yarn : llama;
+  return variant == "gemma" ? gemma : variant == "gemma4" ? gemma4 : variant == "yarn" ? yarn : llama;
 }
 
 class Encoder : public Model {
