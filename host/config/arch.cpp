@@ -69,11 +69,15 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
     if (const auto file = plugin->arch_files.find(key.text); file != plugin->arch_files.end()) {
       if (yaml::asks_for_nothing(text)) continue;
       if (text.kind != yaml::Kind::scalar) return refuse();
-      for (const std::string& name : file->second)
-        model.given.try_emplace(name, GivenValue{.text = text.text,
-                                                 .source = std::string(on.file),
-                                                 .line = text.place.line,
-                                                 .column = text.place.column});
+      for (const std::string& name : file->second) {
+        if (name != "name_or_path")
+          model.given.try_emplace(name, GivenValue{.text = text.text,
+                                                   .source = std::string(on.file),
+                                                   .line = text.place.line,
+                                                   .column = text.place.column});
+        else if (model.name_or_path.extension() != ".safetensors")  // a file there is what counts, as in ai-toolkit
+          model.name_or_path = text.text;
+      }
       continue;
     }
     constexpr std::string_view train = "train_";

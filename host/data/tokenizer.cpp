@@ -18,6 +18,7 @@
 #include "data/tokenizer_yaml.h"
 #include "data/unicode.h"
 #include "io/file.h"
+#include "io/weight_file.h"
 
 namespace lh {
 namespace {
@@ -41,6 +42,20 @@ std::optional<TokenizerPreset> find_preset(const std::string& name, const fs::pa
     if (fs::is_directory(folder, error)) break;
   }
   return std::nullopt;
+}
+
+// Text encoders are published with their tokenizer.json inside, as a tensor of its bytes.
+std::string text_of(const fs::path& path) {
+  if (path.extension() != ".safetensors") return read_text(path, max_file_bytes);
+  constexpr const char* name = "tokenizer_json";
+  const FilePtr file = open_weight_file(path);
+  const StoredTensor* tensor = file->find(name);
+  if (tensor == nullptr || tensor->desc.dtype != DType::u8 || tensor->desc.bytes() > max_file_bytes)
+    fail(Code::data, "tokenizer {}: expected a tensor \"{}\" of at most {} bytes (U8), found {}: give tokenizer.json",
+         path.string(), name, max_file_bytes, tensor == nullptr ? "none" : tensor->desc.text());
+  std::string text(static_cast<size_t>(tensor->desc.bytes()), '\0');
+  file->read(*tensor, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 nlohmann::json to_json(const TokenName& token) {
@@ -135,7 +150,7 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places)
   if (!spec_.pad)
     fail(Code::plugin, "tokenizer of kind {}: nothing says which token is the pad: give `pad`", spec.kind);
   for (const fs::path& path : find_tokenizer_files(spec_.kind, spec_.files, places))
-    source_->files.push_back({path, read_text(path, max_file_bytes)});
+    source_->files.push_back({path, text_of(path)});
   source_->rules = spec_.rules;
   if (preset && source_->files.front().path.parent_path() == file.parent_path()) {
     source_->tokens = preset->tokens;

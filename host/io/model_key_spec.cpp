@@ -135,13 +135,15 @@ ArchFiles read_arch_files(const Strict& in, const Node& root, const std::vector<
   ArchFiles files;
   const Node* kwargs = root.find("model_kwargs");
   if (kwargs == nullptr) return files;
-  for (const auto& [name, list] : in.entries(*kwargs, "model_kwargs"))
+  for (const auto& [name, list] : in.entries(*kwargs, "model_kwargs")) {
+    std::vector<std::string>& meant = files[name.text];  // none: it is read past
     for (const Node& key : in.list(list, "model_kwargs")) {
       const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
-      if (known == keys.end() || known->kind != ModelKey::Kind::file)
+      if (key.text != main_key && (known == keys.end() || known->kind != ModelKey::Kind::file))
         in.wrong(key, fmt::format("`{}` is no key of this model for a file", key.text));
-      files[name.text].push_back(key.text);
+      meant.push_back(key.text);
     }
+  }
   return files;
 }
 
