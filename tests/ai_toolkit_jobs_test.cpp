@@ -239,6 +239,9 @@ class SmallModels {
     if (name == "ltx2")
       return {{"model.name_or_path", file(name, write_small_ltx2)},
               {"model.tokenizer_path", std::string(source_dir()) + "/tests/data/gemma_small"}};
+    if (name == "ltx25")
+      return {{"model.name_or_path", file(name, write_small_ltx25)},
+              {"model.tokenizer_path", std::string(source_dir()) + "/tests/data/gemma_small"}};
     if (name == "flux2")
       return {
           {"model.name_or_path", file(name, [](const fs::path& path) { write_small_flux2(path, small_flux2_dev); })},
@@ -575,6 +578,12 @@ INSTANTIATE_TEST_SUITE_P(
             "ltx2",
             true,
             {tight, {{"model.arch", "ltx2.3"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 4}}},
+            {},
+            {"plugin: \"ltx2\""}},
+        Job{"ltx2_5",
+            "ltx25",
+            true,
+            {tight, {{"model.arch", "ltx2.5"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 4}}},
             {},
             {"plugin: \"ltx2\""}},
         Job{"sdxl",

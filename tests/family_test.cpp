@@ -134,6 +134,10 @@ fs::path ltx2(const fs::path& folder) {
   write_small_ltx2(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path ltx25(const fs::path& folder) {
+  write_small_ltx25(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path ernie_image(const fs::path& folder) {
   write_small_ernie_image(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -211,6 +215,10 @@ constexpr const char* first_frame_sample = "\n  images: {control: SOURCE/example
 constexpr const char* ltx2_files = R"(
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
+constexpr const char* ltx25_files = R"(
+  variant: distilled
+  max_sequence_length: 32
+  tokenizer_path: SOURCE/tests/data/gemma_small)";
 constexpr const char* ernie_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/mistral_small)";
@@ -268,6 +276,7 @@ const Family families[] = {
     {"hunyuan_video_i2v", "hunyuan_video", "480p-i2v", hunyuan_video_i2v, 17, "diffusers", hunyuan_video_i2v_files, "",
      "", first_frame_sample},
     {"ltx2", "ltx2", "dev", ltx2, 20, "diffusers", ltx2_files},
+    {"ltx25", "ltx2", "distilled", ltx25, 20, "diffusers", ltx25_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",

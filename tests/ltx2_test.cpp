@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 #include <numbers>
 #include <set>
 
@@ -134,6 +135,153 @@ TEST_P(Ltx2Layouts, OpenAsTheSameModel) {
 
 INSTANTIATE_TEST_SUITE_P(All, Ltx2Layouts, testing::ValuesIn(layouts), layout_name);
 
+// ---- LTX-2.5, whose text encoder is published with the projection, its tokenizer and what sees and hears inside
+
+constexpr int64_t gemma4_layers = 6;  // the last one sees all
+
+std::vector<Given> gemma4() {
+  Shapes shapes;
+  add_gemma4(shapes, "", gemma_width, gemma4_layers, 2, 96, 384);
+  add_linear(shapes, "text_embedding_projection.video_aggregate_embed", small_ltx25.text,
+             gemma_width * (gemma4_layers + 1));
+  return filled(shapes);
+}
+
+std::vector<Given> gated_connector() {
+  Shapes shapes;
+  add_ltx2_connector(shapes, "", {1, small_ltx25.text, 8, true});
+  return filled(shapes);
+}
+
+ModelConfig write_separate25(const fs::path& folder) {
+  fs::create_directories(folder);
+  write_file(folder / "denoiser.safetensors", filled(small_ltx25.shapes()));
+  write_file(folder / "connector.safetensors", gated_connector());
+  write_file(folder / "gemma4.safetensors", gemma4());
+  write_file(folder / "vae.safetensors", components().at("vae"));
+  ModelConfig config = single(folder / "denoiser.safetensors");
+  for (const std::string name : {"vae", "connector", "gemma4"})
+    config.given[name + "_path"] = {folder / (name + ".safetensors")};
+  config.given["tokenizer_path"] = {tokenizer};
+  return config;
+}
+
+ModelConfig published25(const fs::path& folder) {
+  ModelConfig config = write_separate25(folder);
+  std::vector<Given> all, text = gemma4();
+  for (const Given& t : filled(small_ltx25.shapes())) all.push_back({"model.diffusion_model." + t.name, t.tensor});
+  for (const Given& t : gated_connector())
+    all.push_back({"model.diffusion_model.video_embeddings_connector." + t.name, t.tensor});
+  all.push_back({"model.diffusion_model.audio_embeddings_connector.learnable_registers", counting({2, 2})});
+  write_file(folder / "all.safetensors", all);
+  const std::string json = get(fs::path(tokenizer) / "tokenizer.json");
+  HostTensor bytes(Desc{DType::u8, {static_cast<int64_t>(json.size())}});
+  std::memcpy(bytes.data.data(), json.data(), json.size());
+  text.push_back({"tokenizer_json", bytes});
+  for (const char* name : {"vision_model.patch_dense.weight", "multi_modal_projector.embedding_projection.weight",
+                           "audio_projector.embedding_projection.weight",
+                           "text_embedding_projection.audio_aggregate_embed.weight", "hf_asset__tokenizer_config.json"})
+    text.push_back({name, counting({2, 2})});
+  write_file(folder / "gemma4.safetensors", text);
+  config.name_or_path = folder / "all.safetensors";
+  config.given.erase("connector_path");
+  config.given["tokenizer_path"] = {folder / "gemma4.safetensors"};
+  return config;
+}
+
+TEST(Ltx25, PublishedFilesOpenAsTheSameModel) {
+  expect_same_model(plugin, {"published", published25}, write_separate25,
+                    {{"denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}}},
+                     {"conditioner", {{"batch", 2}, {"gemma4.length", 16}}},
+                     {"vae.encode", {{"batch", 1}, {"time", 9}, {"height", 64}, {"width", 32}}}},
+                    "dev");
+}
+
+// The folder's text encoder stands behind the name of the model that it is a part of there.
+TEST(Ltx25, ADirectoryOpens) {
+  const TempDir dir;
+  const CheckpointSpec spec = spec_of(plugin);
+  std::vector<Given> denoiser = filled(small_ltx25.shapes()), both, text;
+  std::erase_if(denoiser, [](const Given& t) {
+    return t.name.find("a2v") != t.name.npos || t.name.starts_with("av_ca") ||
+           (t.name.find("audio_") != t.name.npos && t.name != "audio_scale_shift_table");
+  });
+  for (const Given& t : gemma4()) {
+    const std::string projection = "text_embedding_projection.video_aggregate_embed";
+    if (t.name.starts_with(projection))
+      both.push_back({"video_text_proj_in" + t.name.substr(projection.size()), t.tensor});
+    else
+      text.push_back({"model.language_model" + t.name.substr(5), t.tensor});
+  }
+  for (const Given& t : gated_connector())
+    for (const Given& part : in_diffusers(*spec.component("connector"), t, gated_connector())) both.push_back(part);
+  text.push_back({"model.embed_audio.embedding_projection.weight", counting({2, 2})});
+  write_directory(dir.path(), spec, {{"denoiser", denoiser}, {"vae", components().at("vae")}}, {"denoiser", "vae"}, "",
+                  as_is);
+  for (const auto& [folder, name, tensors] :
+       {std::tuple{"connectors", "diffusion_pytorch_model", both}, std::tuple{"text_encoder", "model", text}}) {
+    fs::create_directories(dir / folder);
+    write_file(dir / folder / fmt::format("{}.safetensors", name), tensors);
+  }
+  put(dir / "model_index.json", R"({"_class_name": "LTX2Pipeline"})");
+  ModelConfig config = single(dir.path());
+  config.given["tokenizer_path"] = {tokenizer};
+  const Model model(built_plugins(), config, "");
+  EXPECT_NO_THROW(model.build("conditioner", {{"batch", 2}, {"gemma4.length", 16}}, DType::f32));
+  EXPECT_NO_THROW(model.build("denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}},
+                              DType::f32));
+}
+
+TEST(Ltx25, ThePublishedTextEncoderHasItsTokenizerInside) {
+  const TempDir dir;
+  const ModelConfig config = published25(dir.path());
+  const auto ids = [](const ModelConfig& of) {
+    const Model model(built_plugins(), of, "");
+    PromptTokens tokens(model);
+    const std::shared_ptr<const Tokens> made = tokens.of("a cat ");
+    const std::span<const int32_t> span = made->at("gemma4.input_ids").as<int32_t>();
+    return std::vector<int32_t>(span.begin(), span.end());
+  };
+  ModelConfig other = config;
+  other.given["tokenizer_path"] = {tokenizer};
+  EXPECT_EQ(ids(config), ids(other));
+  EXPECT_EQ(ids(config).front(), 2);
+  other.given["tokenizer_path"] = {dir / "vae.safetensors"};
+  EXPECT_THAT(
+      error_of([&] { ids(other); }),
+      HasSubstr("vae.safetensors: expected a tensor \"tokenizer_json\" of at most 67108864 bytes (U8), found none: "
+                "give tokenizer.json"));
+}
+
+// Whatever the clip, tokens of its first frame and of no other are marked.
+TEST(Ltx25, TheFirstFrameIsMarked) {
+  const Described model(plugin, small_ltx25.shapes());
+  for (const int64_t time : {1, 3}) {
+    const Graph graph = model.denoiser({{"batch", 1}, {"time", time}, {"height", 2}, {"width", 2}, {"text_length", 8}});
+    std::vector<std::vector<float>> marks;
+    for (uint32_t id = 1; id <= graph.value_count(); ++id)
+      if (const ValueInfo& info = graph.info({id});
+          info.kind == ValueKind::constant && info.desc.shape == Shape{1, time, 1, 1})
+        marks.push_back({info.constant.as<float>().begin(), info.constant.as<float>().end()});
+    std::vector<float> want(static_cast<size_t>(time), 0.0f);
+    want.front() = 1;
+    EXPECT_THAT(marks, testing::Contains(want)) << time;
+  }
+}
+
+TEST(Ltx25, AnotherGemmaIsRefused) {
+  const auto with = [](const Ltx2Dit& size, const std::string& component, bool fourth) {
+    Shapes shapes = size.shapes();
+    (fourth ? add_gemma4 : add_gemma3)(shapes, component + ":", gemma_width, gemma4_layers, 2, 96, 60);
+    return error_of([&] { Described(plugin, shapes); });
+  };
+  EXPECT_EQ(with(small_ltx25, "gemma4", true), "");
+  EXPECT_THAT(
+      with(small_ltx23, "gemma3", true),
+      HasSubstr("gemma3:model.layers.0.layer_scalar: this is Gemma 4, which reads the prompts of LTX-2.5 alone"));
+  EXPECT_THAT(with(small_ltx25, "gemma4", false), HasSubstr("gemma4:model.layers.5.self_attn"));
+}
+
 // ---- what is not LTX-2, or not whole
 
 void set(Shapes& shapes, const std::string& name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
@@ -181,6 +329,13 @@ const WrongModel wrongs[] = {
        set(s, "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight", {});
      },
      "vae:decoder.up_blocks.2.res_blocks.0.conv1.conv.weight: expected at least 1 axes, found shape []"},
+    {"vae_that_decodes_by_diffusion",
+     [](Shapes& s) {
+       add_ltx2_vae(s, "vae:", small_ltx2_vae);
+       set(s, "vae:decoder.diff_blocks.0.attn.proj.weight", {16, 16});
+     },
+     "vae:decoder.diff_blocks.0.attn.proj.weight: this autoencoder decodes by diffusion, which is not supported: use "
+     "the one with a decoder of convolutions (ltx-2.5-video-vae-conv-bf16.safetensors)"},
     {"vae_told_a_timestep",
      [](Shapes& s) {
        add_ltx2_vae(s, "vae:", small_ltx2_vae);
@@ -194,13 +349,6 @@ TEST(Ltx2, WrongTensorsAreNamed) { expect_refused(plugin, small_ltx2.shapes(), w
 const WrongModel relatives[] = {
     {"ltx_video", [](Shapes& s) { s.erase("audio_scale_shift_table"); },
      "this is LTX-Video, which has no sound and whose text comes from T5"},
-    {"ltx25",
-     [](Shapes& s) {
-       for (const char* block : {"0", "1"})
-         for (const char* linear : {"0.proj", "2"})
-           s.erase(fmt::format("transformer_blocks.{}.ff.net.{}.bias", block, linear));
-     },
-     "this is LTX-2.5, whose text comes from Gemma 4"},
 };
 
 TEST(Ltx2, RelativesAreRefusedByName) { expect_files_refused({plugin}, small_ltx2.shapes(), relatives); }
@@ -212,6 +360,15 @@ TEST(Ltx2, DistilledModelsHaveEightSteps) {
   EXPECT_EQ(dev.recipe().sampling.steps, 40);
   EXPECT_EQ(distilled.recipe().sampling.steps, 8);
   EXPECT_EQ(distilled.recipe().sampling.guidance, 1.0);
+}
+
+TEST(Ltx25, SamplesAsTheVendorDoes) {
+  const Described dev(plugin, small_ltx25.shapes()), distilled(plugin, small_ltx25.shapes(), "distilled");
+  EXPECT_EQ(dev.recipe().sampling.steps, 30);
+  EXPECT_EQ(dev.recipe().sampling.guidance, 3.0);
+  EXPECT_EQ(distilled.recipe().sampling.steps, 8);
+  EXPECT_EQ(distilled.recipe().sampling.sampler, "euler_ancestral");
+  for (const Described* one : {&dev, &distilled}) EXPECT_TRUE(one->recipe().tokenizers.contains("gemma4"));
 }
 
 // Faster frames stand closer in time, so that the tables of positions are others.
@@ -266,7 +423,7 @@ TEST(Ltx2, RegistersFillWholeTimes) {
 // ---- full size
 
 TEST(Ltx2, FullSizeGraphsAndLoraModules) {
-  for (const Ltx2Dit& size : {full_ltx2, full_ltx23}) {
+  for (const Ltx2Dit& size : {full_ltx2, full_ltx23, full_ltx25}) {
     Shapes shapes = size.shapes();
     const Described model(plugin, shapes);
     EXPECT_EQ(model.confidence(), 100);

@@ -103,10 +103,10 @@ Value feed_forward(Graph& g, const std::string& module, Value x) {
   return nn::mlp(g, x, module + ".net.0.proj", module + ".net.2");
 }
 
-void require_feed_forward(const Weights& w, const std::string& module, int64_t hidden) {
+void require_feed_forward(const Weights& w, const std::string& module, int64_t hidden, bool bias) {
   const int64_t inner = w.require(module + ".net.0.proj.weight", {-1, hidden})[0];
-  w.require_linear(module + ".net.0.proj", inner, hidden);
-  w.require_linear(module + ".net.2", hidden, inner);
+  w.require_linear(module + ".net.0.proj", inner, hidden, bias);
+  w.require_linear(module + ".net.2", hidden, inner, bias);
 }
 
 }  // namespace ltx2

@@ -2,9 +2,9 @@
 //
 //   q, k = norm(to_q x), norm(to_k seen);  y = to_out.0(2 sigmoid(to_gate_logits x) softmax(q k^T / sqrt(D)) v)
 //
-// Norms of q and k are RMS and go over all heads. Gates, one for each head, are LTX-2.3's. Rotary positions turn halves
-// of a head, and each head turns by frequencies of its own: tables are those of tokens whose heads stand one after the
-// other.
+// Norms of q and k are RMS and go over all heads. Gates, one for each head, are those of LTX-2.3 and LTX-2.5. Rotary
+// positions turn halves of a head, and each head turns by frequencies of its own: tables are those of tokens whose
+// heads stand one after the other.
 #pragma once
 
 #include <string>
@@ -34,6 +34,7 @@ void require_attention(const lora_host::Weights& weights, const std::string& mod
 
 // Linears net.0.proj and net.2 with gelu between them.
 lora_host::Value feed_forward(lora_host::Graph& g, const std::string& module, lora_host::Value x);
-void require_feed_forward(const lora_host::Weights& weights, const std::string& module, int64_t hidden);
+void require_feed_forward(const lora_host::Weights& weights, const std::string& module, int64_t hidden,
+                          bool bias = true);
 
 }  // namespace ltx2

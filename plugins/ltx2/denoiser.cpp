@@ -2,9 +2,10 @@
 // between the two streams is left out.
 //
 //   x    = patchify_proj(latents), text = caption_projection(text) (2.0), t = adaln_single(1000 sigma); then in each
-//   block, with (t + table) cut into shift, scale, gate of attention, of the mlp and (2.3) of asking the text:
+//   block, with (t + table) cut into shift, scale, gate of attention, of the mlp and (from 2.3 on) of asking the text:
 //   x   += gate attn1((1 + scale) norm(x) + shift)
-//   x   += attn2(norm(x), text), in 2.3 x and the result modulated, too, and text by prompt_adaln_single(1000 sigma)
+//   x   += attn2(norm(x), text), from 2.3 on x and the result modulated, too, and text by
+//          prompt_adaln_single(1000 sigma)
 //   x   += gate ff((1 + scale) norm(x) + shift)
 //   velocity = proj_out((1 + scale) layer_norm(x) + shift)
 //
@@ -12,7 +13,8 @@
 // latents, but for what modulates text, and x is [B t, n, h] but in attention.
 //
 // Norms of the blocks are RMS, without weights. Positions have three axes, of the middle of a place: seconds in 20,
-// pixels in 2048. The first latent is of one frame, each other one of eight.
+// pixels in 2048. The first latent is of one frame, each other one of eight: LTX-2.5 marks its tokens, whatever the
+// clip.
 #include "denoiser.h"
 
 #include <algorithm>
@@ -91,6 +93,16 @@ Value block(Graph& g, const std::string& name, Value x, Value rows, Value text, 
   return nn::gated(g, x, mod[5], feed_forward(g, name + ".ff", y));
 }
 
+// Tokens x of a clip, in whatever rows, those of the first of its `time` frames + keyframes_abs_pos_embedding.
+Value with_first_marked(Graph& g, Value x, int64_t batch, int64_t time) {
+  const lora_host::Dims d = g.shape(x);
+  std::vector<float> first(static_cast<size_t>(time), 0.0f);
+  first.front() = 1;
+  Value mark = g.reshape(g.param("keyframes_abs_pos_embedding"), {1, 1, 1, d[2]});
+  mark = g.mul(g.cast(g.constant({1, time, 1, 1}, first), LH_FLOAT), mark);
+  return g.reshape(g.add(g.reshape(x, {batch, time, d[0] * d[1] / (batch * time), d[2]}), mark), d);
+}
+
 }  // namespace
 
 void build_denoiser(Graph& g, const Dimensions& dims, double fps, const lora_host::Sizes& sizes) {
@@ -107,6 +119,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, double fps, const lora_hos
   const int64_t times = g.shape(rows.vector)[0];  // B t where a clip goes on from a picture, else B
   Value x = first ? first->shown(g, latents) : latents;
   x = g.linear(g.reshape(x, {times, batch * time * height * width / times, dims.channels}), "patchify_proj");
+  if (dims.marked) x = with_first_marked(g, x, batch, time);
   for (int64_t i = 0; i < dims.blocks; ++i)
     x = block(g, "transformer_blocks." + std::to_string(i), x, rows.all, text, prompt_rows, rope);
 

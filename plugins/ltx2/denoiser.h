@@ -11,11 +11,15 @@ struct Dimensions {
   int64_t hidden = 0, channels = 0, blocks = 0;
   int64_t text = 0;           // width of a row of text
   bool caption = false;       // rows go through caption_projection (2.0)
-  bool prompt_adaln = false;  // text is modulated, and with it what asks it (2.3)
+  bool prompt_adaln = false;  // text is modulated, and with it what asks it (2.3 and 2.5)
+  bool marked = false;        // tokens of the first frame are marked (2.5)
 };
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// Feed-forward layers have no biases: LTX-2.5.
+bool without_biases(const lora_host::Weights& weights);
 
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);

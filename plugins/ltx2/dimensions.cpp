@@ -22,6 +22,11 @@ void require_adaln(const Weights& w, const std::string& module, int64_t hidden, 
 
 }  // namespace
 
+bool without_biases(const Weights& w) {
+  const std::string module = "transformer_blocks.0.ff.net.";
+  return !w.has(module + "0.proj.bias") && !w.has(module + "2.bias");
+}
+
 Dimensions read_dimensions(const Weights& w) {
   Dimensions dims;
   const lora_host::Dims in = w.require("patchify_proj.weight", {-1, -1});
@@ -47,11 +52,15 @@ Dimensions read_dimensions(const Weights& w) {
     w.require_linear("caption_projection.linear_2", h, h);
   }
 
+  dims.marked = w.has("keyframes_abs_pos_embedding");
+  if (dims.marked) w.require("keyframes_abs_pos_embedding", {1, h});
+
   dims.blocks = w.count("transformer_blocks.", ".attn1.to_q.weight");
+  const bool bias = !without_biases(w);
   for (int64_t i = 0; i < std::max<int64_t>(dims.blocks, 1); ++i) {
     const std::string block = "transformer_blocks." + std::to_string(i);
     for (const char* attention : {".attn1", ".attn2"}) require_attention(w, block + attention, h, h);
-    require_feed_forward(w, block + ".ff", h);
+    require_feed_forward(w, block + ".ff", h, bias);
     w.require(block + ".scale_shift_table", {rows, h});
     if (dims.prompt_adaln) w.require(block + ".prompt_scale_shift_table", {2, h});
   }

@@ -1,4 +1,5 @@
-// Plugin "ltx2": LTX-2 and LTX-2.3, of text or a picture, without sound. A still image is a video of one frame.
+// Plugin "ltx2": LTX-2, LTX-2.3 and LTX-2.5, of text or a picture, without sound. A still image is a video of one
+// frame.
 #include <string>
 
 #include "denoiser.h"
@@ -23,7 +24,8 @@ class Ltx2 : public nn::Ltx2LatentModel {
   explicit Ltx2(const Weights& weights)
       : Ltx2LatentModel(facts),
         fps_(std::stod(weights.setting("frame_rate").value_or("24"))),
-        distilled_(weights.setting("variant").value_or("dev") == "distilled") {
+        distilled_(weights.setting("variant").value_or("dev") == "distilled"),
+        gemma4_(reads_gemma4(weights)) {
     if (!weights.first_with_prefix("patchify_proj.").empty()) dims_ = read_dimensions(weights);
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_ltx2_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0);
@@ -40,6 +42,7 @@ class Ltx2 : public nn::Ltx2LatentModel {
   }
 
   const char* recipe() const override {
+    if (gemma4_) return distilled_ ? ltx2_text::recipe_25_distilled_yaml : ltx2_text::recipe_25_dev_yaml;
     return distilled_ ? ltx2_text::recipe_distilled_yaml : ltx2_text::recipe_dev_yaml;
   }
 
@@ -50,7 +53,7 @@ class Ltx2 : public nn::Ltx2LatentModel {
 
   std::optional<Dimensions> dims_;
   double fps_;
-  bool distilled_;
+  bool distilled_, gemma4_;
 };
 
 constexpr lh_model ltx2_model = lora_host::model<Ltx2>("ltx2", ltx2_text::checkpoint_yaml);

@@ -7,12 +7,9 @@ using lora_host::Weights;
 
 std::optional<std::string> relative(const Weights& w) {
   if (!w.has("patchify_proj.weight") || !w.has("transformer_blocks.0.attn1.to_q.weight")) return std::nullopt;
-  const std::string end = "; LTX-2 and LTX-2.3 are trained here";
-  if (!w.has("transformer_blocks.0.ff.net.2.bias") || w.has("keyframes_abs_pos_embedding"))
-    return "this is LTX-2.5, whose text comes from Gemma 4 (transformer_blocks.0.ff.net.2 has no bias)" + end;
   if (!w.has("audio_scale_shift_table"))
-    return "this is LTX-Video, which has no sound and whose text comes from T5 (audio_scale_shift_table is missing)" +
-           end;
+    return "this is LTX-Video, which has no sound and whose text comes from T5 (audio_scale_shift_table is missing); "
+           "LTX-2, LTX-2.3 and LTX-2.5 are trained here";
   return std::nullopt;
 }
 

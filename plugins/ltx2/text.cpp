@@ -1,8 +1,8 @@
 // The conditioner of LTX-2:
 //
-//   s_l  = states of Gemma 3 behind its embedding and each layer, the last behind the final norm        [B, L, d]
-//   2.0: n_l = 8 (s_l - mean) / (max - min), of all numbers of a text's tokens; 2.3: n_l = s_l / rms, by token
-//   x    = aggregate_embed(n), the layer the fastest of d (layers + 1) columns; 2.3: of sqrt(D / d) n
+//   s_l  = states of Gemma behind its embedding and each layer, the last behind the final norm          [B, L, d]
+//   2.0: n_l = 8 (s_l - mean) / (max - min), of all numbers of a text's tokens; later: n_l = s_l / rms, by token
+//   x    = aggregate_embed(n), the layer the fastest of d (layers + 1) columns; later: of sqrt(D / d) n
 //   x    = registers, one after the other and again, where there are no tokens; and then in each block of the connector
 //   x   += attn1(norm(x));  x += ff(norm(x));  text = norm(x)
 //
@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "attention.h"
+#include "denoiser.h"
 #include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
 
@@ -29,26 +30,48 @@ using lora_host::Weights;
 namespace {
 
 constexpr float connector_positions = 4096;
-const std::string gemma_prefix = "gemma3:", projection = "text_projection:aggregate_embed", connector = "connector:";
+const std::string factor = "model.layers.0.layer_scalar";  // Gemma 4 has one of each layer
+const std::string connector = "connector:";
 
-// Gemma 3 12B, which scales scores by query_pre_attn_scalar^-1/2, 256 as its heads are wide.
-nn::LlmFacts gemma3(const Weights& weights) {
-  const auto embedding = weights.find(gemma_prefix + "model.embed_tokens.weight");
+// What reads the prompt: Gemma 3 12B, which scales scores by query_pre_attn_scalar^-1/2, 256 as its heads are wide, or
+// Gemma 4 12B, whose norms of queries have their scale in them.
+struct Gemma {
+  std::string name, prefix;
+  nn::LlmFacts facts;
+};
+Gemma gemma_of(const Weights& weights) {
+  const bool fourth = reads_gemma4(weights);
+  const std::string name = fourth ? "gemma4" : "gemma3", prefix = name + ":";
+  const auto embedding = weights.find(prefix + "model.embed_tokens.weight");
   const double width = embedding && embedding->size() == 2 ? static_cast<double>((*embedding)[1]) : 1;
-  return {.head_dim = 256,
-          .eps = eps,
-          .rope_theta = 1e6,
-          .activation = "tanh",
-          .norm_offset = 1,
-          .embedding_scale = std::sqrt(width),
-          .window = 1024,  // as many as a prompt's tokens at most
-          .full_every = 6,
-          .window_theta = 1e4,
-          .rope_scaling = {.factor = 8}};
+  nn::LlmFacts facts{.head_dim = 256,
+                     .eps = eps,
+                     .rope_theta = 1e6,
+                     .activation = "tanh",
+                     .embedding_scale = std::sqrt(width),
+                     .window = 1024,  // as many as a prompt's tokens at most
+                     .full_every = 6,
+                     .window_theta = 1e4};
+  if (fourth) {
+    facts.attention_scale = 1;
+    facts.full_head_dim = 512;
+    facts.rope_share = 0.25;
+    facts.keys_are_values = facts.value_norm = true;
+  } else {
+    facts.norm_offset = 1;
+    facts.rope_scaling.factor = 8;
+  }
+  return {name, prefix, facts};
 }
 
-// Its normalised states are those of LTX-2.3.
-bool by_token(const Weights& weights) { return weights.has(projection + ".bias"); }
+// In a file of its own, in the checkpoint, or beside Gemma 4.
+std::string projection_of(const Weights& weights) {
+  const std::string own = "text_projection:aggregate_embed";
+  return weights.has(own + ".weight") ? own : "gemma4:text_embedding_projection.video_aggregate_embed";
+}
+
+// Its normalised states are those of LTX-2.3 and LTX-2.5.
+bool by_token(const Weights& weights) { return weights.has(projection_of(weights) + ".bias"); }
 
 // x [B, L, d], mask f32 [B, L, 1] -> f32, 0 where nothing is
 Value normalised_by_text(Graph& g, Value x, Value mask) {
@@ -73,6 +96,7 @@ Value side_by_side(Graph& g, const std::vector<Value>& states) {
 }
 
 Value projected(Graph& g, std::vector<Value> states, Value mask) {
+  const std::string projection = projection_of(g.weights());
   const bool tokens = by_token(g.weights());
   const int64_t width = g.shape(states[0])[2], made = g.weights().extent(projection + ".weight", 0);
   const double scale = tokens ? std::sqrt(static_cast<double>(made) / static_cast<double>(width)) : 1;
@@ -111,15 +135,26 @@ Value connected(Graph& g, Value x) {
 
 }  // namespace
 
+bool reads_gemma4(const Weights& w) {
+  return w.has("patchify_proj.weight") ? without_biases(w) : w.has("gemma4:" + factor);
+}
+
 int64_t check_text(const Weights& w) {
-  const int64_t states = nn::Llm::layers(w, gemma_prefix) + 1;
-  const int64_t d = w.first_with_prefix(gemma_prefix).empty() ? 0 : nn::check_llm(w, gemma_prefix, gemma3(w));
+  const Gemma gemma = gemma_of(w);
+  const int64_t states = nn::Llm::layers(w, gemma.prefix) + 1;
+  if (w.has("gemma3:" + factor) && gemma.name == "gemma3")
+    throw Failure(LH_E_MODEL, "gemma3:" + factor + ": this is Gemma 4, which reads the prompts of LTX-2.5 alone");
+  int64_t d = 0;
+  if (!w.first_with_prefix(gemma.prefix).empty()) {
+    d = nn::check_llm(w, gemma.prefix, gemma.facts);
+    if (gemma.name == "gemma4") w.require(gemma.prefix + factor, {1});
+  }
   int64_t width = 0;
-  if (w.has(projection + ".weight")) {
+  if (const std::string projection = projection_of(w); w.has(projection + ".weight")) {
     const Dims shape = w.require(projection + ".weight", {-1, -1});
     width = shape[0];
     if (d > 0)
-      nn::require_width(projection + ".weight", shape[1], std::to_string(states) + " states of gemma3 have",
+      nn::require_width(projection + ".weight", shape[1], std::to_string(states) + " states of " + gemma.name + " have",
                         d * states);
   }
   if (w.first_with_prefix(connector).empty()) return width;
@@ -139,14 +174,16 @@ int64_t check_text(const Weights& w) {
 
 void build_conditioner(Graph& g, const lora_host::Sizes& sizes) {
   const Weights w = g.weights();
-  w.require_component("gemma3", "gemma3_path", "conditioner");
-  w.require_component("text_projection", "text_projection_path", "conditioner");
+  const Gemma gemma = gemma_of(w);
+  w.require_component(gemma.name, (gemma.name + "_path").c_str(), "conditioner");
+  if (!w.has(projection_of(w) + ".weight"))
+    w.require_component("text_projection", "text_projection_path", "conditioner");
   w.require_component("connector", "connector_path", "conditioner");
-  const int64_t batch = sizes["batch"], length = sizes["gemma3.length"];
-  Value ids = g.input("gemma3.input_ids", {batch, length}, LH_I32);
-  Value mask = g.input("gemma3.attention_mask", {batch, length}, LH_I32);
-  nn::Llm llm(g, gemma_prefix, gemma3(w), ids, mask);
-  std::vector<Value> states = llm.states(nn::Llm::layers(w, gemma_prefix));
+  const int64_t batch = sizes["batch"], length = sizes[gemma.name + ".length"];
+  Value ids = g.input(gemma.name + ".input_ids", {batch, length}, LH_I32);
+  Value mask = g.input(gemma.name + ".attention_mask", {batch, length}, LH_I32);
+  nn::Llm llm(g, gemma.prefix, gemma.facts, ids, mask);
+  std::vector<Value> states = llm.states(nn::Llm::layers(w, gemma.prefix));
   states.back() = llm.final_norm(states.back());
   Value there = g.reshape(g.cast(mask, LH_F32), {batch, length, 1});
   g.output("text", connected(g, with_registers(g, projected(g, std::move(states), there), there)));

@@ -1,11 +1,12 @@
-// The autoencoder of LTX-2 and LTX-2.3, of videos: [N, T, H, W, 3] <-> latents [N, t, H/32, W/32, z], T = 8 (t - 1)
+// The autoencoders of LTX-2, LTX-2.3 and LTX-2.5, of videos: [N, T, H, W, 3] <-> latents [N, t, H/32, W/32, z], T = 8
+// (t - 1)
 // + 1.
 //
 // A side is a list of parts, which are res blocks or change the size, of patches of 4 x 4 pixels:
 //
 //   res block: x + conv(silu(norm(conv(silu(norm x)))));  head: conv(silu(norm x)); norms are RMS over channels
 //   down: to_channels(conv(x)) + means(to_channels(x))
-//   up: to_places(conv(x)) + copies(to_places(x)), in 2.3 the first alone
+//   up: to_places(conv(x)) + copies(to_places(x)), from 2.3 on the first alone
 //
 // A part halves or doubles time, both sides, or all three, which follows from its channels. Where time is halved the
 // first frame is there twice; where it is doubled the first one of two is left out.
@@ -83,7 +84,7 @@ class Ltx2Autoencoder {
   Value decode(Value z) {
     const std::vector<Ltx2Part> up =
         ltx2_parts(w_, decoder_ + "up_blocks.", w_.extent(ltx2_conv(decoder_ + "conv_in"), 0));
-    residual_ = reflect_ = up.size() < 9;  // LTX-2's; LTX-2.3 has a fourth part that changes the size
+    residual_ = reflect_ = up.size() < 9;  // LTX-2's; later ones have a fourth part that changes the size
     Value x = look_around(z, decoder_ + "conv_in");
     for (const Ltx2Part& part : up) {
       auto scope = g_.scope(part.name, LH_SCOPE_CHECKPOINT);
@@ -194,6 +195,9 @@ class Ltx2Autoencoder {
 inline void check_ltx2_autoencoder(const Weights& w, const std::string& prefix, int64_t z) {
   using Network = Ltx2Autoencoder;
   const std::string encoder = prefix + "encoder.", decoder = prefix + "decoder.";
+  if (const std::string block = w.first_with_prefix(decoder + "diff_blocks."); !block.empty())
+    throw Failure(LH_E_MODEL, block + ": this autoencoder decodes by diffusion, which is not supported: use the one " +
+                                  "with a decoder of convolutions (ltx-2.5-video-vae-conv-bf16.safetensors)");
   z = w.require(ltx2_conv(decoder + "conv_in"), {-1, z > 0 ? z : -1, 3, 3, 3})[1];
   constexpr int64_t numbers = Network::pixel_channels * Network::patch * Network::patch;
   for (const bool up : {false, true}) {
@@ -207,7 +211,7 @@ inline void check_ltx2_autoencoder(const Weights& w, const std::string& prefix, 
     if (up && !w.first_with_prefix(decoder + "last_time_embedder.").empty())
       throw Failure(LH_E_MODEL, decoder +
                                     "last_time_embedder.*: this decoder is told a timestep, those of LTX-2 and "
-                                    "LTX-2.3 are not");
+                                    "its successors are not");
     if (time != Network::frames_of_latent || places != Network::pixels_of_place / Network::patch)
       throw Failure(LH_E_MODEL, side + "*: expected parts that change time and sides 8-fold, found " +
                                     std::to_string(time) + "-fold and " + std::to_string(places) + "-fold");

@@ -24,9 +24,9 @@ void add_attention(Shapes& shapes, const std::string& name, int64_t width, bool 
   if (gated) add_linear(shapes, name + ".to_gate_logits", width / head, width);
 }
 
-void add_feed_forward(Shapes& shapes, const std::string& name, int64_t width) {
-  add_linear(shapes, name + ".net.0.proj", 4 * width, width);
-  add_linear(shapes, name + ".net.2", width, 4 * width);
+void add_feed_forward(Shapes& shapes, const std::string& name, int64_t width, bool bias = true) {
+  add_linear(shapes, name + ".net.0.proj", 4 * width, width, bias);
+  add_linear(shapes, name + ".net.2", width, 4 * width, bias);
 }
 
 }  // namespace
@@ -45,10 +45,11 @@ Shapes Ltx2Dit::shapes() const {
     add_linear(out, "caption_projection.linear_1", hidden, text);
     add_linear(out, "caption_projection.linear_2", hidden, hidden);
   }
+  if (marked) out["keyframes_abs_pos_embedding"] = {DType::bf16, {1, hidden}};
   for (int64_t i = 0; i < blocks; ++i) {
     const std::string block = fmt::format("transformer_blocks.{}.", i);
     for (const char* part : {"attn1", "attn2"}) add_attention(out, block + part, hidden, gated);
-    add_feed_forward(out, block + "ff", hidden);
+    add_feed_forward(out, block + "ff", hidden, !marked);
     out[block + "scale_shift_table"] = {DType::bf16, {rows, hidden}};
     if (gated) out[block + "prompt_scale_shift_table"] = {DType::bf16, {2, hidden}};
     out[block + "audio_scale_shift_table"] = {DType::bf16, {rows, sound}};
@@ -113,14 +114,50 @@ void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_
       shapes[fmt::format("{}model.layers.{}.self_attn.{}.weight", prefix, i, norm)] = {DType::bf16, {256}};
 }
 
-void write_small_ltx2(const std::filesystem::path& path) {
-  constexpr int64_t words = 384, width = 64, layers = 2;
+void add_gemma4(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
+                int64_t words) {
+  add_gemma3(shapes, prefix, width, layers, heads, inner, words);
+  constexpr int64_t wide = 512;
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string layer = fmt::format("{}model.layers.{}.", prefix, i), attention = layer + "self_attn.";
+    shapes[layer + "layer_scalar"] = {DType::bf16, {1}};
+    if ((i + 1) % 6 != 0) continue;
+    add_linear(shapes, attention + "q_proj", wide * heads, width, false);
+    add_linear(shapes, attention + "k_proj", wide, width, false);
+    add_linear(shapes, attention + "o_proj", width, wide * heads, false);
+    shapes.erase(attention + "v_proj.weight");
+    for (const char* norm : {"q_norm", "k_norm"}) shapes[attention + norm + ".weight"] = {DType::bf16, {wide}};
+  }
+}
+
+namespace {
+
+constexpr int64_t small_words = 384, small_width = 64;
+
+// All but Gemma and its projection.
+Shapes small_file(const Ltx2Dit& size) {
   Shapes shapes;
-  for (const auto& [name, desc] : small_ltx2.shapes()) shapes["model.diffusion_model." + name] = desc;
-  add_ltx2_connector(shapes, "model.diffusion_model.video_embeddings_connector.", {1, small_ltx2.text, 8});
-  add_linear(shapes, "text_embedding_projection.aggregate_embed", small_ltx2.text, width * (layers + 1), false);
+  for (const auto& [name, desc] : size.shapes()) shapes["model.diffusion_model." + name] = desc;
+  add_ltx2_connector(shapes, "model.diffusion_model.video_embeddings_connector.", {1, size.text, 8, size.gated});
   add_ltx2_vae(shapes, "vae.", small_ltx2_vae);
-  add_gemma3(shapes, "text_encoders.gemma3_12b.transformer.", width, layers, 2, 96, words);
+  return shapes;
+}
+
+}  // namespace
+
+void write_small_ltx2(const std::filesystem::path& path) {
+  constexpr int64_t layers = 2;
+  Shapes shapes = small_file(small_ltx2);
+  add_linear(shapes, "text_embedding_projection.aggregate_embed", small_ltx2.text, small_width * (layers + 1), false);
+  add_gemma3(shapes, "text_encoders.gemma3_12b.transformer.", small_width, layers, 2, 96, small_words);
+  write_file(path, filled(shapes));
+}
+
+void write_small_ltx25(const std::filesystem::path& path) {
+  constexpr int64_t layers = 6;
+  Shapes shapes = small_file(small_ltx25);
+  add_linear(shapes, "text_embedding_projection.video_aggregate_embed", small_ltx25.text, small_width * (layers + 1));
+  add_gemma4(shapes, "text_encoders.gemma4_12b.transformer.", small_width, layers, 2, 96, small_words);
   write_file(path, filled(shapes));
 }
 

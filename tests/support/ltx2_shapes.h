@@ -1,4 +1,4 @@
-// LTX-2 and LTX-2.3 in any size, by the names of their published files; and a small whole model in one file.
+// LTX-2, LTX-2.3 and LTX-2.5 in any size, by the names of their published files; and small whole models in one file.
 #pragma once
 
 #include "support/model_files.h"
@@ -7,13 +7,15 @@ namespace lh::test {
 
 struct Ltx2Dit {
   int64_t blocks, hidden, text;
-  bool gated = false;    // LTX-2.3: gates, modulated text and no projection of it
+  bool gated = false;    // from LTX-2.3 on: gates, modulated text and no projection of it
   int64_t sound = 2048;  // width of what is there for sound
+  bool marked = false;   // LTX-2.5: a first frame that is marked, and feed-forward layers without biases
 
   Shapes shapes() const;
 };
 inline constexpr Ltx2Dit small_ltx2{2, 128, 128, false, 16}, small_ltx23{2, 128, 128, true, 16},
-    full_ltx2{48, 4096, 3840}, full_ltx23{48, 4096, 4096, true};
+    small_ltx25{2, 128, 128, true, 16, true}, full_ltx2{48, 4096, 3840}, full_ltx23{48, 4096, 4096, true},
+    full_ltx25{48, 4096, 4096, true, 2048, true};
 
 // The connector (learnable_registers, ...) under `prefix`.
 struct Ltx2Connector {
@@ -35,7 +37,12 @@ void add_ltx2_vae(Shapes& shapes, const std::string& prefix, const Ltx2Vae& size
 void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
                 int64_t words);
 
+// Gemma 4 likewise: each sixth layer has heads of 512, one of keys, and no v_proj.
+void add_gemma4(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
+                int64_t words);
+
 // One file with everything that a run needs but the tokenizer, with as many words as tests/data/gemma_small has.
 void write_small_ltx2(const std::filesystem::path& path);
+void write_small_ltx25(const std::filesystem::path& path);
 
 }  // namespace lh::test
