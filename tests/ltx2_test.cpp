@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numbers>
 #include <set>
 
@@ -24,6 +25,8 @@ using testing::HasSubstr;
 
 const char* const plugin = "ltx2";
 constexpr int64_t gemma_width = 64, gemma_layers = 2;
+
+void set(Shapes& shapes, const std::string& name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
 
 // A whole small model whose parts fit each other: native tensors of each component.
 const std::map<std::string, std::vector<Given>>& components() {
@@ -269,6 +272,25 @@ TEST(Ltx25, TheFirstFrameIsMarked) {
   }
 }
 
+// In a GGUF file the mark has one axis.
+TEST(Ltx25, WrongTensorsAreNamed) {
+  const auto error = [](const std::function<void(Shapes&)>& change) {
+    Shapes shapes = small_ltx25.shapes();
+    change(shapes);
+    return error_of([&] { Described(plugin, shapes); });
+  };
+  EXPECT_EQ(error([](Shapes& s) { set(s, "keyframes_abs_pos_embedding", {128}); }), "");
+  EXPECT_EQ(error([](Shapes& s) { s.erase("keyframes_abs_pos_embedding"); }), "");
+  EXPECT_THAT(error([](Shapes& s) {
+                set(s, "keyframes_abs_pos_embedding", {2, 64});
+              }),
+              HasSubstr("keyframes_abs_pos_embedding: expected shape [1, 128], found [2, 64]"));
+  EXPECT_THAT(error([](Shapes& s) { set(s, "transformer_blocks.0.ff.net.2.bias", {128}); }),
+              HasSubstr("missing tensor transformer_blocks.0.ff.net.0.proj.bias"));
+  EXPECT_THAT(error([](Shapes& s) { std::erase_if(s, [](const auto& t) { return t.first.starts_with("prompt_"); }); }),
+              HasSubstr("missing tensor prompt_adaln_single.emb.timestep_embedder.linear_1.weight"));
+}
+
 TEST(Ltx25, AnotherGemmaIsRefused) {
   const auto with = [](const Ltx2Dit& size, const std::string& component, bool fourth) {
     Shapes shapes = size.shapes();
@@ -283,8 +305,6 @@ TEST(Ltx25, AnotherGemmaIsRefused) {
 }
 
 // ---- what is not LTX-2, or not whole
-
-void set(Shapes& shapes, const std::string& name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
 
 const WrongModel wrongs[] = {
     {"heads",

@@ -39,7 +39,8 @@ Dimensions read_dimensions(const Weights& w) {
   w.require_linear("proj_out", dims.channels, h);
   w.require("scale_shift_table", {2, h});
 
-  dims.prompt_adaln = w.has("prompt_adaln_single.linear.weight");
+  dims.prompt_adaln =
+      w.has("prompt_adaln_single.linear.weight") || w.has("transformer_blocks.0.prompt_scale_shift_table");
   const int64_t rows = dims.prompt_adaln ? 9 : 6;
   require_adaln(w, "adaln_single", h, rows);
   if (dims.prompt_adaln) require_adaln(w, "prompt_adaln_single", h, 2);
@@ -52,8 +53,9 @@ Dimensions read_dimensions(const Weights& w) {
     w.require_linear("caption_projection.linear_2", h, h);
   }
 
-  dims.marked = w.has("keyframes_abs_pos_embedding");
-  if (dims.marked) w.require("keyframes_abs_pos_embedding", {1, h});
+  const std::string mark = "keyframes_abs_pos_embedding";
+  dims.marked = w.has(mark);
+  if (dims.marked && w.require(mark) != lora_host::Dims{h}) w.require(mark, {1, h});  // GGUF files leave the 1 out
 
   dims.blocks = w.count("transformer_blocks.", ".attn1.to_q.weight");
   const bool bias = !without_biases(w);
