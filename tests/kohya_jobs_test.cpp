@@ -450,9 +450,10 @@ TEST_P(KohyaJobs, AreTrained) {
   EXPECT_THAT(expect_trained(run_host(dry)).output, Not(HasSubstr("warning")));
   EXPECT_THAT(expect_trained(run_host(command)).output, Not(HasSubstr("warning")));
   EXPECT_GT(tensors_of(dir / "out" / "mine" / "mine.safetensors").size(), 0u);
-  if (GetParam().name == std::string("folders"))
+  if (GetParam().name == std::string("folders")) {
     EXPECT_THAT(Safetensors(dir / "out" / "mine" / "mine.safetensors").metadata().at("ss_tag_frequency"),
                 HasSubstr("{\"1_sks dog\":"));
+  }
   const std::string rows = get(dir / "out" / "mine" / "metrics.csv");
   EXPECT_GE(std::ranges::count(rows, '\n'), 3) << rows;
 }

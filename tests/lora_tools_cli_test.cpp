@@ -93,7 +93,7 @@ TEST_F(LoraCommands, MergeIntoACheckpointSamplesTheSame) {
   const std::string said = fine({"merge", "--lora", dog.string() + ":0.5", "--lora", style, "--model", toy, "--into",
                                  "checkpoint", "--out", out});
   EXPECT_THAT(said, AllOf(HasSubstr("3 of "), HasSubstr("dog.safetensors * 0.5 + style.safetensors * 1")));
-  const std::string merged = image(out, {});
+  const std::vector<uint8_t> merged = image(out, {});
   EXPECT_EQ(merged, image(toy, {dog.string() + ":0.5", style}));
   EXPECT_NE(merged, image(toy, {}));
 
