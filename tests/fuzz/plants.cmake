@@ -27,7 +27,7 @@ lora_plant(request value host/config/run_settings.cpp [[if (!problems.empty()) r
 lora_plant(caption utf8 host/core/utf8.cpp [[if (character < 0)]] [[if (character < 0 && at - start > 1)]])
 lora_plant(png chunk host/data/png.cpp [[if (length > file.size() - at - frame) break;]] [[]])
 lora_plant(jpeg orientation host/data/exif.cpp [[value <= 8 ?]] [[value <= 9 ?]])
-lora_plant(webp chunk host/data/webp.cpp [[if (length > file.size() - at - chunk_header) return 1;]] [[]])
+lora_plant(webp chunk host/data/webp.cpp [[if (length > file.size() - at - chunk_header) return {};]] [[]])
 lora_plant(gif colour host/data/gif.cpp [[if (line[x] >= colours->ColorCount)]] [[if (line[x] > colours->ColorCount)]])
 lora_plant(bmp channels host/data/bmp.cpp [[for (int c = 0; c < 3; ++c) image]] [[for (int c = channels == 4; c < 3; ++c) image]])
 lora_plant(tiff offset host/data/tiff.cpp [[std::min<uint64_t>(tiff.at, tiff.file.size())]] [[tiff.at]])
