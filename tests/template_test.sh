@@ -69,7 +69,7 @@ whole() { # whole NAME PROGRAM: a model at work
   check "$1 is killed behind step 3" killed "$1"
   check "$1 goes on" "$host" train --config "$1.yaml" --out killed --resume
   check "$1 gives the same bytes" cmp "whole/$1/$1.safetensors" "killed/$1/$1.safetensors"
-  check "$1 samples" "$host" sample --config "$1.yaml" --lora "whole/$1/$1.safetensors" --out "$1.png"
+  check "$1 samples" "$host" sample --config "$1.yaml" --lora "whole/$1/$1.safetensors" --out "$1.png" --force
   check "$1 samples an image" prints PNG head -c 4 "$1.png"
   check "$1 verifies for $2" "$host" verify "whole/$1/$1.safetensors" --config "$1.yaml" --for "$2"
 }
@@ -77,7 +77,7 @@ whole() { # whole NAME PROGRAM: a model at work
 sampled() { # the template's sampler and schedule, with options and with mistakes in them
   sed 's/sample_steps: 2,/sample_steps: 5, sampler: ab2, scheduler: power, sampler_params: {weight: 0.5},/;
     s/prompts: /scheduler_params: {exponent: 2}, &/' tiny_dit.yaml >ab2.yaml
-  check "the template's sampler and schedule draw" "$host" sample --config ab2.yaml --out ab2.png
+  check "the template's sampler and schedule draw" "$host" sample --config ab2.yaml --out ab2.png --force
   check "... an image" prints PNG head -c 4 ab2.png
   sed 's/weight: 0.5/weight: 2/' ab2.yaml >heavy.yaml
   sed 's/exponent: 2/exponet: 2/' ab2.yaml >unknown.yaml
