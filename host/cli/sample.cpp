@@ -23,6 +23,7 @@
 #include "train/prepare.h"
 
 namespace lh {
+
 int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())

@@ -21,6 +21,10 @@ std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, co
 
 }  // namespace
 
+GivenValue given_at(const schema::Acting& on, const std::string& text, const yaml::Place& place) {
+  return {.text = text, .source = std::string(on.file), .line = place.line, .column = place.column};
+}
+
 void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& value) {
   if (on.arch == nullptr) return;
   Config& config = on.config;
@@ -44,10 +48,7 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
   if (!config.plugin.empty()) std::erase_if(owners, [&](const auto* owner) { return owner->plugin != config.plugin; });
   if (owners.empty()) return;
   for (const auto& [setting, text] : owners.front()->arch.at(known))
-    config.model.given.try_emplace(
-        setting,
-        GivenValue{
-            .text = text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column});
+    config.model.given.try_emplace(setting, given_at(on, text, value.place));
 }
 
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
@@ -71,10 +72,7 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
       if (text.kind != yaml::Kind::scalar) return refuse();
       for (const std::string& name : file->second) {
         if (name != "name_or_path")
-          model.given.try_emplace(name, GivenValue{.text = text.text,
-                                                   .source = std::string(on.file),
-                                                   .line = text.place.line,
-                                                   .column = text.place.column});
+          model.given.try_emplace(name, given_at(on, text.text, text.place));
         else if (model.name_or_path.extension() != ".safetensors")  // a file there is what counts, as in ai-toolkit
           model.name_or_path = text.text;
       }

@@ -306,15 +306,13 @@ const Switch switch_table[] = {
      "ai-toolkit's name for the kind of model: the plugin that has it is taken, with the settings that the name means. "
      "A name that no plugin has is refused."},
     {"model.model_kwargs", apply_model_kwargs,
-     "train_NAME: false, of a model of several experts: NAME is not trained. Files of a model, such as hidream's "
-     "llama_model_path, are given to its own keys. Anything else is refused: settings of the model have keys of their "
-     "own."},
+     "train_NAME: false, of a model of several experts: NAME is not trained. Files that the model's plugin has "
+     "keys for are given to them. Anything else is refused: settings of the model have keys of their own."},
     {"model.extras_name_or_path",
      [](Acting& on, const yaml::Node& value) {
        if (value.kind == yaml::Kind::list || value.kind == yaml::Kind::map)
          return on.problems.push_back("expected a path, found " + yaml::describe(value));
-       on.config.model.given[extras_key] = {
-           .text = value.text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column};
+       on.config.model.given[extras_key] = given_at(on, value.text, value.place);
      },
      "Checkpoint or diffusers directory that has the text encoders, tokenizers and image autoencoder which "
      "name_or_path does not have and no key of their own names."},

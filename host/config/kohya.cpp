@@ -184,8 +184,7 @@ class Training : ScriptArguments {
       if (on(name))
         note(name +
              ": trained weights, their gradients and the optimizer's states are float32 here, which is nearer to what "
-             "is "
-             "wanted; the model is kept and multiplied as mixed_precision says");
+             "is wanted; the model is kept and multiplied as mixed_precision says");
     } else if (name == "apply_t5_attn_mask") {
       if (on(name))
         note(name +

@@ -6,6 +6,7 @@
 #include "data/tiff_reader.h"
 
 namespace lh {
+
 int exif_orientation(Bytes tiff) {
   constexpr uint32_t orientation_tag = 0x0112, type_short = 3, type_long = 4;
   TiffReader reader(tiff);

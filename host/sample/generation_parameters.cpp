@@ -50,7 +50,7 @@ std::string spelled(std::span<const Spelling> all, std::string_view id) {
   return std::string(found == all.end() ? id : found->theirs);
 }
 
-// A file's without its extension; a folder's is whole ("FLUX.1-dev").
+// A file's without its extension; a folder's is whole: a dot in it is that of a version.
 std::string name_of(const fs::path& path) {
   std::error_code none;
   const fs::path full = fs::absolute(path, none).lexically_normal();

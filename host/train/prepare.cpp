@@ -10,7 +10,6 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "data/clips.h"
 #include "data/further_images.h"
 #include "diffusion/training_guidance.h"
 #include "encode/check_model.h"
@@ -64,9 +63,8 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   });
 }
 
-void check_first_frames(const std::vector<DatasetConfig>& datasets, const Recipe& recipe) {
-  const bool asked = std::ranges::any_of(datasets, [](const auto& d) { return d.do_i2v && has_videos(d); });
-  if (asked && !recipe.shown_first_frames())
+void check_first_frames(const Config& config, const Recipe& recipe) {
+  if (keys_of_images(config).contains(own_first_frame_key) && !recipe.shown_first_frames())
     log_warning(
         "datasets[].do_i2v: true has no effect: model family '{}', {}, is never shown what a clip begins with, as "
         "those for image-to-video are",
@@ -118,7 +116,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
   }
   device.limit_memory(limit);
   check_model(model, compute);
-  check_first_frames(c.datasets, model.recipe());
+  check_first_frames(c, model.recipe());
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe(), experts.shares());
   check_guidance(c.train, model.recipe());
