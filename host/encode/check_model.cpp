@@ -25,7 +25,10 @@ class ModelCheck {
     tokenizers();
     if (encoders_there()) conditioner();
     denoiser();
-    if (model_.checkpoint().has("vae")) vae();
+    if (recipe_.latents.pixels)
+      no_vae();
+    else if (model_.checkpoint().has("vae"))
+      vae();
   }
 
  private:
@@ -178,6 +181,12 @@ class ModelCheck {
         wrong("denoiser", "input '{}' is {}, but its source {} gives {} (recipe: inputs.{})", name, asked.text(),
               recipe_.inputs.at(name).text(), tensor.desc.text(), name);
     }
+  }
+
+  void no_vae() const {
+    for (const char* role : {"vae.encode", "vae.decode"})
+      if (model_.has_role(role))
+        wrong(role, "latents are the picture itself, and have no VAE (recipe: latents.pixels)");
   }
 
   void vae() const {

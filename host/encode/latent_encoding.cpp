@@ -23,26 +23,34 @@ namespace {
 // A key is "<image>-<everything else>".
 std::string image_part(const std::string& content_hash) { return content_hash.substr(0, 32); }
 
-// Grey, which is 0, where the mask is 1.
-void clear(HostTensor& pixels, const std::vector<uint8_t>& mask) {
-  const std::span<float> values = pixels.as<float>();  // [1, H, W, 3]
+// Grey, which is 0, where the mask is 1. pixels: [H, W, 3]
+void clear(std::span<float> pixels, const std::vector<uint8_t>& mask) {
   for (size_t i = 0; i < mask.size(); ++i)
-    if (mask[i] != 0) std::ranges::fill(values.subspan(3 * i, 3), 0.0f);
+    if (mask[i] != 0) std::ranges::fill(pixels.subspan(3 * i, 3), 0.0f);
 }
+
+float in_unit(uint8_t byte) { return static_cast<float>(byte) / 127.5f - 1.0f; }
 
 }  // namespace
 
-HostTensor images_to_tensor(std::span<const Image> images, Flip flip) {
+HostTensor image_bytes(std::span<const Image> images, Flip flip) {
   const int64_t height = images[0].height, width = images[0].width;
-  HostTensor tensor(Desc{DType::f32, {static_cast<int64_t>(images.size()), height, width, 3}});
-  float* out = tensor.as<float>().data();
+  HostTensor tensor(Desc{DType::u8, {static_cast<int64_t>(images.size()), height, width, 3}});
+  uint8_t* out = tensor.as<uint8_t>().data();
   for (const Image& image : images)
     for (int64_t y = 0; y < height; ++y)
       for (int64_t x = 0; x < width; ++x)
         for (int64_t c = 0; c < 3; ++c) {
           const int64_t row = flip.y ? height - 1 - y : y, column = flip.x ? width - 1 - x : x;
-          *out++ = static_cast<float>(image.rgb[static_cast<size_t>((row * width + column) * 3 + c)]) / 127.5f - 1.0f;
+          *out++ = image.rgb[static_cast<size_t>((row * width + column) * 3 + c)];
         }
+  return tensor;
+}
+
+HostTensor images_to_tensor(std::span<const Image> images, Flip flip) {
+  const HostTensor bytes = image_bytes(images, flip);
+  HostTensor tensor(Desc{DType::f32, bytes.desc.shape});
+  std::ranges::transform(bytes.as<uint8_t>(), tensor.as<float>().begin(), in_unit);
   return tensor;
 }
 
@@ -79,24 +87,25 @@ const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) con
   return encoders_.emplace(bucket, Encoder{plan.grid, fingerprint(plan.graph)}).first->second;
 }
 
-// Everything that decides what the encoder gives: the image and how it is cut, the graph with its constants, the
-// weights, the tiles.
+// Everything that decides what is kept: the image and how it is cut; and of an encoder the graph with its constants,
+// the weights, the tiles.
 std::string LatentEncoding::key(const ImageCut& cut) const {
-  const auto& [tiles, graph] = encoder(cut.bucket);
-  std::string rest = fmt::format("latent/3;{};{};{}x{};{}{}", weights_, graph, cut.bucket.width, cut.bucket.height,
-                                 cut.flip.x ? "flip" : "", cut.flip.y ? "flip_y" : "");
+  const Encoder* const vae = of_pixels() ? nullptr : &encoder(cut.bucket);
+  std::string rest = vae != nullptr ? fmt::format("latent/3;{};{};", weights_, vae->fingerprint) : "pixels/1;";
+  rest += fmt::format("{}x{};{}{}", cut.bucket.width, cut.bucket.height, cut.flip.x ? "flip" : "",
+                      cut.flip.y ? "flip_y" : "");
   if (const Augment& a = cut.augment; a != Augment{})
     rest += fmt::format(";augment/1 {} {} {} {}{}", a.at.x, a.at.y, a.hue, a.gamma,
                         a.at.scale > 0 ? fmt::format(" scale {}", a.at.scale) : "");
-  if (cut.inpaint)
+  if (cut.inpaint && vae != nullptr)
     rest += ";inpaint/1 " +
             (cut.inpaint->file ? cut.inpaint->file->content_hash : fmt::format("drawn {}", cut.inpaint->number));
   if (cut.only_first) rest += ";first_frame/1";
   if (is_video_name(cut.file.path)) rest += ";clip/1 " + clip_text(cut.bucket, cut.clip);
   // Where tiles lie follows from their size and number.
-  if (!tiles.whole())
-    rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
-                        tiles.columns.size, tiles.rows.size);
+  if (vae != nullptr && !vae->tiles.whole())
+    rest += fmt::format(";tiles/1 {}x{} of {}x{}", vae->tiles.columns.starts.size(), vae->tiles.rows.starts.size(),
+                        vae->tiles.columns.size, vae->tiles.rows.size);
   return image_part(cut.file.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
 }
 
@@ -104,13 +113,17 @@ bool LatentEncoding::known(const std::string& content_hash) const {
   return cached_images_.contains(image_part(content_hash));
 }
 
-int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const {
+Desc LatentEncoding::kept(const Bucket& bucket) const {
   const LatentSpec& spec = vae_.model.recipe().latents;
+  const Sizes sizes = latent_sizes(spec, bucket);
+  return of_pixels() ? Desc{DType::u8, latent_shape(spec, sizes, 1, spec.channels)}
+                     : Desc{DType::f32, latent_shape(spec, sizes, 1, 2 * spec.channels)};
+}
+
+int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const {
   int64_t bytes = 0;
   for (const ImageCut& cut : cuts)
-    if (cache_.on_disk() && !cache_.contains(key(cut)))
-      bytes += latent_shape(spec, latent_sizes(spec, cut.bucket), 1, 2 * spec.channels).numel() *
-               static_cast<int64_t>(sizeof(float));
+    if (cache_.on_disk() && !cache_.contains(key(cut))) bytes += kept(cut.bucket).bytes();
   return bytes;
 }
 
@@ -127,7 +140,7 @@ void LatentEncoding::prepare(const std::vector<ImageCut>& cuts, World& world) {
 }
 
 void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& world) {
-  log_info("encoding {} images", cuts.size());
+  log_info("{} {} images", of_pixels() ? "cutting" : "encoding", cuts.size());
   std::optional<Weights> weights;
   std::optional<VaePlan> plan;
   OwnedProgram program;
@@ -135,6 +148,10 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
   ReadAhead pixels(cuts);
   const auto make = [&](size_t index) {
     const ImageCut& cut = *cuts[index];
+    if (of_pixels()) {
+      cache_.put(key(cut), {{kept_name(), image_bytes(pixels.take(index), cut.flip)}});
+      return;
+    }
     if (!program || bucket != cut.bucket) {
       bucket = cut.bucket;
       plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles, bucket.frames));
@@ -143,7 +160,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    cache_.put(key(cut), {{"posterior", encode(cut, pixels.take(index), *plan, *program)}});
+    cache_.put(key(cut), {{kept_name(), encode(cut, pixels.take(index), *plan, *program)}});
   };
   std::vector<std::string> keys;
   keys.reserve(cuts.size());
@@ -159,7 +176,7 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const std::vector<Image>&
   const LatentSpec& spec = vae_.model.recipe().latents;
   pixels.desc.shape = latent_shape(spec, pixel_sizes(spec, cut.bucket), 1, 3);
   if (cut.only_first) pixels.data.resize(static_cast<size_t>(pixels.desc.bytes()));  // zero is grey
-  if (cut.inpaint) clear(pixels, inpaint_mask(cut));
+  if (cut.inpaint) clear(pixels.as<float>(), inpaint_mask(cut));
   HostTensor posterior = in_tiles(pixels, plan.pixels(), plan.grid, [&](const HostTensor& tile) {
     program.set_input("image", tile);
     program.run();
@@ -170,14 +187,11 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const std::vector<Image>&
 }
 
 TensorCache::Check LatentEncoding::check(const ImageCut& cut) const {
-  const LatentSpec& spec = vae_.model.recipe().latents;
-  const Desc wanted{DType::f32, latent_shape(spec, latent_sizes(spec, cut.bucket), 1, 2 * spec.channels)};
-  return [wanted](const NamedTensors& entry) -> std::string {
-    if (entry.size() != 1 || !entry.contains("posterior")) return "expected one tensor, `posterior`";
-    const HostTensor& posterior = entry.at("posterior");
-    if (posterior.desc != wanted)
-      return fmt::format("`posterior` is {}, expected {}", posterior.desc.text(), wanted.text());
-    return all_finite(posterior) ? "" : "`posterior` holds a NaN or an infinity";
+  return [wanted = kept(cut.bucket), name = kept_name()](const NamedTensors& entry) -> std::string {
+    if (entry.size() != 1 || !entry.contains(name)) return fmt::format("expected one tensor, `{}`", name);
+    const HostTensor& found = entry.at(name);
+    if (found.desc != wanted) return fmt::format("`{}` is {}, expected {}", name, found.desc.text(), wanted.text());
+    return all_finite(found) ? "" : fmt::format("`{}` holds a NaN or an infinity", name);
   };
 }
 
@@ -191,20 +205,31 @@ TensorCache::Entry LatentEncoding::prepared(const ImageCut& cut) {
        cut.file.path.string(), cache_.folder().string());
 }
 
-HostTensor LatentEncoding::mean(const ImageCut& cut) {
+void LatentEncoding::picture(const ImageCut& cut, std::span<float> out) {
   const TensorCache::Entry entry = prepared(cut);
-  const HostTensor& both = entry->at("posterior");
-  const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
-  HostTensor mean(Desc{DType::f32, both.desc.shape.with(-1, static_cast<int64_t>(channels))});
-  const std::span<const float> from = both.as<float>();
+  std::ranges::transform(entry->at(kept_name()).as<uint8_t>(), out.begin(), in_unit);
+  if (cut.inpaint) clear(out, inpaint_mask(cut));
+}
+
+HostTensor LatentEncoding::mean(const ImageCut& cut) {
+  const LatentSpec& spec = vae_.model.recipe().latents;
+  HostTensor mean(Desc{DType::f32, latent_shape(spec, latent_sizes(spec, cut.bucket), 1, spec.channels)});
   const std::span<float> to = mean.as<float>();
+  if (of_pixels()) {
+    picture(cut, to);
+    return mean;
+  }
+  const TensorCache::Entry entry = prepared(cut);
+  const std::span<const float> from = entry->at(kept_name()).as<float>();
+  const auto channels = static_cast<size_t>(spec.channels);
   for (size_t i = 0; i < to.size(); ++i) to[i] = from[i / channels * 2 * channels + i % channels];
   return mean;
 }
 
 void LatentEncoding::draw(const ImageCut& cut, Random random, std::span<float> out) {
+  if (of_pixels()) return picture(cut, out);
   const TensorCache::Entry entry = prepared(cut);
-  const std::span<const float> p = entry->at("posterior").as<float>();
+  const std::span<const float> p = entry->at(kept_name()).as<float>();
   const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
   random.fill_normal(out);
   for (size_t i = 0; i < out.size(); ++i) {

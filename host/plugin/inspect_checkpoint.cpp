@@ -82,6 +82,8 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
     report.family = recipe.family;
     report.variant = recipe.variant;
     report.objective = objective_name(recipe.objective);
+    if (recipe.latents.pixels)  // which nobody decodes
+      std::erase_if(report.components, [](const ComponentReport& part) { return part.name == "vae" && !part.found; });
     for (ComponentReport& part : report.components)
       if (const auto encoder = recipe.tokenizers.find(part.name); encoder != recipe.tokenizers.end())
         part.optional = encoder->second.optional;

@@ -108,6 +108,10 @@ Model::Model(const Registry& registry, const ModelConfig& given, const std::stri
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
   }
   recipe_ = Recipe::parse(plugin_->recipe(), id_);
+  if (const ComponentSpec* vae = spec_.component("vae");
+      vae != nullptr && recipe_.latents.pixels && config.given.contains(vae->config_key))
+    fail(Code::config, "model.{}: model family '{}', {}, works on pixels and has no VAE. Leave it out", vae->config_key,
+         recipe_.family, recipe_.variant);
   recipe_.keep_images(images);
   settle_tokenizers(config);
   lora_targets_ = LoraTargets(recipe_.lora_targets);

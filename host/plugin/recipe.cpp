@@ -110,8 +110,20 @@ Objective read_objective(const Strict& in, const yaml::Node& node) {
 
 LatentSpec read_latents(const Strict& in, const yaml::Node& node) {
   constexpr Range scales{.low = 1, .high = 1024};
-  in.check_fields(node, "latents", {"channels", "axes", "downscale", "multiple"});
+  in.check_fields(node, "latents", {"channels", "axes", "downscale", "multiple", "pixels"});
   LatentSpec out;
+  in.set(node, "pixels", out.pixels);
+  if (out.pixels) {
+    for (const char* field : {"channels", "axes", "downscale"})
+      if (const yaml::Node* given = node.find(field))
+        in.wrong(*given, fmt::format("latents.{}: pixels of a picture have 3 channels and a place each: leave it out, "
+                                     "or leave `pixels: true` out",
+                                     field));
+    out.channels = 3;
+    out.downscale = 1;
+    in.set(node, "multiple", out.multiple, scales);
+    return out;
+  }
   out.channels = in.integer(in.need(node, "channels", "latents"), "channels", {.low = 1, .high = 4096});
   in.set(node, "multiple", out.multiple, scales);
   std::vector<std::string> axes{"height", "width"};

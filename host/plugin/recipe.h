@@ -27,13 +27,14 @@ enum class Objective {
 std::string_view objective_name(Objective objective);
 
 // The shape of what is diffused, [B, height, width, C] or [B, time, height, width, C]. Scale, shift and statistics
-// belong to the graphs of the VAE: latents are in model space wherever the host sees them.
+// belong to the graphs of the VAE, where there is one: latents are in model space wherever the host sees them.
 struct LatentSpec {
   int64_t channels = 0;
   int64_t downscale = 8;       // pixels of one place of height and width
   int64_t multiple = 1;        // latent sides are multiples of it
   bool time = false;           // there is an axis of time
   int64_t time_downscale = 1;  // frames of one place of it, but for the first, which is of one frame
+  bool pixels = false;         // the picture itself, in [-1, 1]: there is no VAE, and a place is a pixel
   int64_t pixel_step() const { return downscale * multiple; }
   SizeStep size_step() const { return {pixel_step(), time ? time_downscale : 0}; }
   int64_t times(int64_t frames) const { return (frames - 1) / time_downscale + 1; }

@@ -66,7 +66,8 @@ SelectAdapter with_strength(const SelectAdapter& select, double strength) {
 
 SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
                      const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
-                     const Streaming& streaming, const OtherExperts& experts) {
+                     const Streaming& streaming, const OtherExperts& experts)
+    : pixels_(model.recipe().latents.pixels) {
   for (const LevelShare& share : experts.shares()) shares_.push_back({share.above, share.model == &model});
   if (shares_.empty()) shares_.emplace_back();
   const SelectAdapter none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
@@ -130,11 +131,13 @@ std::set<Bucket> SampleSet::sizes() const {
 
 void SampleSet::plan_decoding(const Vae& vae, const MemoryRoom& room) {
   decoders_.clear();
+  if (pixels_) return;
   for (const Bucket& size : sizes()) decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, size, room)));
 }
 
 VaeMemory SampleSet::decoding_in(const Vae& vae, const MemoryRoom& room) const {
   VaeMemory all;
+  if (pixels_) return all;
   for (const Bucket& size : sizes()) all.join(vae.fit(VaeRole::decode, size, room).memory);
   return all;
 }
@@ -150,6 +153,7 @@ VaeMemory SampleSet::decoding() const {
 }
 
 std::string SampleSet::decoding_text() const {
+  if (decoders_.empty()) return "";
   const auto most =
       std::ranges::max_element(decoders_, {}, [](const auto& made) { return made.second.plan().memory.arena; });
   return most->second.plan().text();
@@ -161,6 +165,10 @@ void SampleSet::bind_decoders(std::byte* arena) {
 }
 
 Sampled SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
+  if (pixels_) {
+    require_finite_sample(latents);
+    return {tensor_to_images(latents), request.fps};
+  }
   const auto made = std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first);
   return {made->second.decode(latents), request.fps};
 }

@@ -42,13 +42,13 @@ class SampleSet {
   // next one's weights are needed; latents wait in host memory between them.
   void denoise(const std::vector<SampleRequest>& requests, TextEncoding& text, const SampleCalls& calls);
 
-  // Decoders for all sizes, as large as fits into `room`.
+  // Decoders for all sizes, as large as fits into `room`; none where latents are the pictures themselves.
   void plan_decoding(const Vae& vae, const MemoryRoom& room);
   // What that would take, in place of what was planned.
   VaeMemory decoding_in(const Vae& vae, const MemoryRoom& room) const;
   void require_decoding(const MemoryRoom& room) const;  // VaePlan::require of each
   VaeMemory decoding() const;
-  std::string decoding_text() const;  // of the largest
+  std::string decoding_text() const;  // of the largest; empty: there is none
   void bind_decoders(std::byte* arena);
   Sampled decode(const SampleRequest& request, const HostTensor& latents);
 
@@ -66,6 +66,7 @@ class SampleSet {
   };
   std::set<Bucket> sizes() const;
   Denoiser* find(const SampleRequest& request, bool own) const;
+  bool pixels_;  // that is what latents are
   std::vector<Share> shares_;
   std::vector<Made> denoisers_;  // those of the opened model first
   std::vector<std::pair<Bucket, Decoder>> decoders_;

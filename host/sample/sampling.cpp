@@ -171,12 +171,15 @@ std::shared_ptr<const Weights> Decoder::bind(std::byte* arena, std::shared_ptr<c
   return weights_;
 }
 
+void require_finite_sample(const HostTensor& latents) {
+  if (all_finite(latents)) return;
+  fail(Code::numeric,
+       "a sample: its latents have a NaN or infinity, so the denoiser or its LoRA overflows. Use train.dtype: bf16 or "
+       "fp32, or lower train.lr");
+}
+
 std::vector<Image> Decoder::decode(const HostTensor& latents) {
-  if (!all_finite(latents))
-    fail(
-        Code::numeric,
-        "a sample: its latents have a NaN or infinity, so the denoiser or its LoRA overflows. Use train.dtype: bf16 or "
-        "fp32, or lower train.lr");
+  require_finite_sample(latents);
   const HostTensor image = in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
     program_->set_input("latents", tile);
     program_->run();

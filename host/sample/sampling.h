@@ -55,6 +55,8 @@ class Decoder {
   std::unique_ptr<Program> program_;
 };
 
+// Throws lh::Error when what the denoiser made has a NaN or infinity.
+void require_finite_sample(const HostTensor& latents);
 // The item over what is said for all of them, and the recipe's defaults where the user said nothing; sizes are checked
 // against the model's step. seed: of an item that says none.
 // shares: where several experts have some; each has the guidance of its own recipe.

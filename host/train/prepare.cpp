@@ -323,13 +323,13 @@ void Prepared::fit_memory() {
     if (most <= limit) return;
     room -= most - limit;
   }
+  const std::string decoded = samples ? samples->decoding_text() : "";
   const std::string decoding =
-      samples
-          ? fmt::format(
-                "\nDecoding samples of {} takes {} of the weights and {} of activations; a smaller "
-                "model.vae_tile takes less",
-                samples->decoding_text(), size_text(samples->decoding().weights), size_text(samples->decoding().arena))
-          : "";
+      !decoded.empty() ? fmt::format(
+                             "\nDecoding samples of {} takes {} of the weights and {} of activations; a smaller "
+                             "model.vae_tile takes less",
+                             decoded, size_text(samples->decoding().weights), size_text(samples->decoding().arena))
+                       : "";
   fail(Code::resource, "{}{}", does_not_fit(planner, config, model, limit), decoding);
 }
 

@@ -21,7 +21,9 @@ struct LatentModelFacts {
 // Encoders and the autoencoder can be opened without the denoiser.
 class LatentModel : public Model {
  public:
-  const char* role(uint32_t index) const final { return index < roles.size() ? roles[index] : nullptr; }
+  const char* role(uint32_t index) const final {
+    return index < (has_autoencoder() ? roles.size() : without_autoencoder) ? roles[index] : nullptr;
+  }
 
   void build(Graph& g, std::string_view role, const Sizes& sizes) const final {
     if (role == "denoiser") {
@@ -31,7 +33,7 @@ class LatentModel : public Model {
       return build_denoiser(g, sizes);
     }
     if (role == "conditioner") return build_conditioner(g, sizes);
-    if (role == "vae.encode" || role == "vae.decode") {
+    if (has_autoencoder() && (role == "vae.encode" || role == "vae.decode")) {
       g.weights().require_component("vae", "vae_path", role);
       return role == "vae.encode" ? build_encode(g, sizes) : build_decode(g, sizes);
     }
@@ -43,6 +45,7 @@ class LatentModel : public Model {
 
  private:
   virtual bool has_denoiser() const = 0;
+  virtual bool has_autoencoder() const { return true; }  // false: latents are the picture itself
   virtual void build_denoiser(Graph& g, const Sizes& sizes) const = 0;
   virtual void build_conditioner(Graph& g, const Sizes& sizes) const = 0;
   // Autoencoders of another kind override these.
@@ -50,6 +53,7 @@ class LatentModel : public Model {
   virtual void build_decode(Graph& g, const Sizes& sizes) const { build_vae_decode(g, "vae:", facts_.latents, sizes); }
 
   static constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
+  static constexpr size_t without_autoencoder = 2;
   LatentModelFacts facts_;
 };
 

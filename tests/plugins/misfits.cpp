@@ -3,6 +3,7 @@
 // "constant": sound as well, with another constant in its encoder. "images": sound as well, and given further images:
 // control [B, h, w, 4], photo [B, H, W, 3] and area [B, h, w, 1]. "inpaint": the same, and given what it is to paint:
 // hole [B, h, w, 64] and seen [B, h, w, 4]. "picture": the same, and an encoder that only sees: look [1, 16, 16, 3].
+// "pixels": sound as well, and its latents are the picture itself, [B, H, W, 3]; "pixels_inpaint": both.
 //
 //   conditioner  enc.input_ids [B, L] -> text [B, L, 8], text_mask [B, L], pooled [B, 8]; look -> glance [B, 4]
 //   denoiser     latents [B, h, w, 4], text, text_mask, pooled, size_ids [B, 2], time [B] -> output
@@ -27,6 +28,10 @@ bool misfit(const char* name) {
 bool sees() {
   return misfit("picture") || misfit("picture_encoder") || misfit("picture_size") || misfit("picture_of_videos");
 }
+
+bool of_pixels() { return misfit("pixels") || misfit("pixels_decoded") || misfit("pixels_inpaint"); }
+int64_t channels() { return of_pixels() ? 3 : 4; }
+bool inpaints() { return misfit("inpaint") || misfit("pixels_inpaint"); }
 
 constexpr const char* checkpoint_yaml = R"(
 components:
@@ -55,6 +60,7 @@ timestep: {type: uniform}
 sampling: {sampler: euler, steps: 2, schedule: {kind: flow}}
 lora: {targets: ["w"]}
 )";
+  if (of_pixels()) text = replaced(text, "channels: 4, downscale: 8", "pixels: true");
   if (misfit("guidance_unasked")) return replaced(text, "inputs:\n", "inputs:\n  guidance: {source: guidance}\n");
   if (misfit("source_missing")) return replaced(text, "  size_ids: {source: sizes, values: [height, width]}\n", "");
   if (misfit("output_missing")) return replaced(text, "conditioner.pooled", "conditioner.summary");
@@ -74,7 +80,7 @@ lora: {targets: ["w"]}
   photo: {source: image.control, as: pixels}
   area: {source: image.mask, as: mask}
 )");
-  if (misfit("inpaint"))
+  if (inpaints())
     return replaced(text, "inputs:\n", R"(inputs:
   hole: {source: inpaint.mask}
   seen: {source: inpaint.image}
@@ -97,7 +103,7 @@ class Misfits : public lora_host::Model {
   const char* recipe() const override { return recipe_.c_str(); }
   const char* role(uint32_t index) const override {
     constexpr const char* roles[] = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
-    return index < 4 ? roles[index] : nullptr;
+    return index < (of_pixels() && !misfit("pixels_decoded") ? 2 : 4) ? roles[index] : nullptr;
   }
 
   void build(Graph& g, std::string_view role, const lora_host::Sizes& sizes) const override {
@@ -140,7 +146,7 @@ class Misfits : public lora_host::Model {
 
   void denoiser(Graph& g, const lora_host::Sizes& sizes) const {
     const int64_t batch = sizes["batch"], length = sizes["text_length"];
-    Value latents = g.input("latents", {batch, sizes["height"], sizes["width"], 4});
+    Value latents = g.input("latents", {batch, sizes["height"], sizes["width"], channels()});
     Value text = g.input("text", {batch, length, 8});
     (void)g.input("text_mask", {batch, length}, misfit("mask_type") ? LH_F32 : LH_I32);
     Value pooled = g.input("pooled", {batch, 8});
@@ -148,7 +154,8 @@ class Misfits : public lora_host::Model {
     Value time = g.input("time", {batch}, LH_F32);
     if (misfit("input_unknown")) (void)g.input("style", {batch, 4});
     Value said = g.add(g.reshape(g.mean(text, {1}), {batch, 8}), pooled);
-    said = g.add(g.reshape(g.slice(said, 1, 0, 4), {batch, 1, 1, 4}), g.reshape(time, {batch, 1, 1, 1}));
+    said =
+        g.add(g.reshape(g.slice(said, 1, 0, channels()), {batch, 1, 1, channels()}), g.reshape(time, {batch, 1, 1, 1}));
     said = g.add(said, g.reshape(g.mean(size_ids, {1}), {batch, 1, 1, 1}));
     if (misfit("images") || misfit("image_size")) {
       const int64_t height = sizes["height"], width = sizes["width"], scale = misfit("image_size") ? 4 : 8;
@@ -157,10 +164,10 @@ class Misfits : public lora_host::Model {
                       g.mul(g.input("control", {batch, height, width, 4}), g.input("area", {batch, height, width, 1})));
       said = g.add(said, g.reshape(g.mean(photo, {1, 2, 3}), {batch, 1, 1, 1}));
     }
-    if (misfit("inpaint")) {
-      const int64_t height = sizes["height"], width = sizes["width"];
-      latents = g.add(latents, g.mul(g.input("seen", {batch, height, width, 4}),
-                                     g.mean(g.input("hole", {batch, height, width, 64}), {3})));
+    if (inpaints()) {
+      const int64_t height = sizes["height"], width = sizes["width"], pixels = of_pixels() ? 1 : 64;
+      latents = g.add(latents, g.mul(g.input("seen", {batch, height, width, channels()}),
+                                     g.mean(g.input("hole", {batch, height, width, pixels}), {3})));
     }
     if (sees()) said = g.add(said, g.reshape(g.input("glance", {batch, 4}), {batch, 1, 1, 4}));
     Value out = g.add(g.linear(latents, "w"), said);

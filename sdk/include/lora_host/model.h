@@ -30,7 +30,7 @@
  * @size <picture>_height, <picture>_width: of a picture that is given, in pixels
  * @size <picture>_at: the row of its first place among the tokens, where its encoder has a tokenizer
  *
- * @role vae.encode: images to latents
+ * @role vae.encode: images to latents; neither this nor vae.decode of a model of which latents are the picture itself
  * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1], where latents have an axis of time [B, T, H, W, 3]: a still image is
  *   one frame, and T is 1 + n (t - 1) with the recipe's n frames of a place
  * @output posterior: f32 [B, h, w, 2C], with time [B, t, h, w, 2C]: mean, then standard deviation, in model space:
