@@ -46,8 +46,9 @@ std::vector<Pattern> read_patterns(const Strict& in, const Node& rule, std::stri
 
 LoraLoaderRule read_rule(const Strict& in, const CheckpointSpec& spec, const Node& node) {
   const std::string where = "a lora_loaders rule";
-  in.check_fields(node, where,
-                  {"components", "names", "tensors", "only", "except", "not_beside", "full_size", "one_rank"});
+  in.check_fields(
+      node, where,
+      {"components", "names", "tensors", "only", "except", "not_beside", "not_of", "full_size", "one_rank"});
   const Node &components = in.need(node, "components", where), &names = in.need(node, "names", where),
              &tensors = in.need(node, "tensors", where);
   LoraLoaderRule out;
@@ -59,6 +60,7 @@ LoraLoaderRule read_rule(const Strict& in, const CheckpointSpec& spec, const Nod
   out.only = read_patterns(in, node, "only");
   out.except = read_patterns(in, node, "except");
   in.set(node, "not_beside", out.not_beside);
+  in.set(node, "not_of", out.not_of);
   in.set(node, "one_rank", out.one_rank);
   if (const Node* shapes = node.find("full_size"))
     for (const auto& [weight, dims] : in.entries(*shapes, "full_size")) {

@@ -50,6 +50,7 @@ struct LoraLoaderRule {
   std::set<std::string> tensors;           // families of io/lora_keys.h
   std::vector<Pattern> only, except;       // whole canonical module names
   std::vector<std::string> not_beside;     // not where the file has a key with one of these prefixes
+  std::string not_of;                      // not of models that have this weight
   std::map<std::string, Shape> full_size;  // weights that must have these shapes
   bool one_rank = false;                   // all modules of a component must have one rank
 };

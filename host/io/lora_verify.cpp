@@ -133,6 +133,10 @@ class ProgramCheck {
     });
   }
 
+  bool of_this_model(const LoraLoaderRule& rule) const {
+    return rule.not_of.empty() || !weights_.contains(rule.not_of);
+  }
+
   // Why a rule with the right names does not take a module; empty: it does.
   std::string refused(const LoraLoaderRule& rule, const LoraPlace& place) const {
     const auto fits = [&](const Pattern& pattern) { return pattern.matches(place.native); };
@@ -141,6 +145,8 @@ class ProgramCheck {
     for (const std::string& prefix : rule.not_beside)
       if (std::ranges::any_of(file_.file->tensors(), [&](const StoredTensor& t) { return t.name.starts_with(prefix); }))
         return fmt::format("{} does not load it beside keys that start with {}", loader_.program, prefix);
+    if (!of_this_model(rule))
+      return fmt::format("{} does not know this model, which has {}", loader_.program, rule.not_of);
     for (const auto& [weight, shape] : rule.full_size) {
       const auto found = weights_.find(weight);
       if (found != weights_.end() && found->second.shape != shape)
@@ -220,8 +226,11 @@ class ProgramCheck {
       });
       if (loads) formats += (formats.empty() ? "" : " or ") + std::string(format.name);
     }
-    return formats.empty() ? std::string("leave this layer out of the LoRA (network.ignore_if_contains)")
-                           : fmt::format("save it with save.format {}", formats);
+    if (!formats.empty()) return fmt::format("save it with save.format {}", formats);
+    const bool knows_model = std::ranges::any_of(loader_.rules, [&](const LoraLoaderRule& rule) {
+      return contains(rule.components, place.component) && of_this_model(rule);
+    });
+    return knows_model ? "leave this layer out of the LoRA (network.ignore_if_contains)" : "use it in another program";
   }
 
   void issue(const std::string& key, const std::string& why, const std::string& fix) {
