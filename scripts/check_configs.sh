@@ -135,6 +135,19 @@ for name, source, key, width in (("flux1-fill-dev", "flux1-dev", "img_in.weight"
         if found.endswith(key): shape[1] = width
     json.dump(keys, open(f"{sys.argv[2]}/{name}.json", "w"))
 EOF
+# Chroma on pixels: other ends around the same blocks.
+python3 - "$lists" "$work" <<'EOF'
+import json, sys
+tensors = json.load(open(sys.argv[1] + "/Chroma1-HD.json"))["tensors"]
+tensors = {name: what for name, what in tensors.items() if not name.startswith(("img_in.", "final_layer."))}
+def add(module, *shape):
+    tensors[module + ".weight"] = ["BF16", list(shape)]; tensors[module + ".bias"] = ["BF16", [shape[0]]]
+add("img_in_patch", 3072, 3, 16, 16); add("nerf_image_embedder.embedder.0", 64, 3 + 8 * 8)
+for i in range(4):
+    add(f"nerf_blocks.{i}.param_generator", 3 * 64 * 256, 3072); tensors[f"nerf_blocks.{i}.norm.scale"] = ["BF16", [64]]
+add("nerf_final_layer_conv.conv", 3, 64, 3, 3); tensors["nerf_final_layer_conv.norm.scale"] = ["BF16", [64]]
+json.dump({"tensors": tensors}, open(sys.argv[2] + "/chroma_radiance.json", "w"))
+EOF
 # Stable Diffusion 1 and 2, for which there may be no lists: all but the autoencoder, which has SDXL's shapes.
 python3 - "$work" <<'EOF'
 import json, sys
@@ -188,7 +201,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       pile_t5:*) paths+=("$work/${name%%:*}.json:${name#*:}") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
@@ -214,6 +227,7 @@ qwen3vl_4b_bf16 qwen_3_4b
 qwen_3_4b qwen_3_4b
 qwen_3_8b qwen_3_8b
 Chroma1-HD Chroma1-HD
+Chroma1-Radiance-v0.4 chroma_radiance
 qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision

@@ -205,6 +205,9 @@ class SmallModels {
     if (name == "schnell") return flux(toy_folder() / "flux_toy.safetensors");
     if (name == "dev") return flux(file(name, write_small_flux_dev));
     if (name == "chroma") return {{"model.name_or_path", file(name, write_small_chroma)}, short_text(32)};
+    if (name == "chroma_radiance")
+      return {{"model.name_or_path", file(name, [](const fs::path& path) { write_small_radiance(path); })},
+              short_text(32)};
     if (name == "sdxl")
       return {{"model.name_or_path", file(name, [](const fs::path& path) { write_small_sdxl(path); })}};
     if (name == "sd15")
@@ -398,6 +401,12 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             {"variant: \"kontext\"", "timestep_type: \"weighted\""}},
         Job{"chroma", "chroma", false, {averaged, by_batches, {{"model.arch", "chroma"}}}, {}, {"plugin: \"chroma\""}},
+        Job{"chroma_radiance",
+            "chroma_radiance",
+            false,
+            {{{"model.arch", "chroma_radiance"}}},
+            {},
+            {"plugin: \"chroma\""}},
         Job{"qwen_image",
             "qwen_image",
             false,

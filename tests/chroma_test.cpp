@@ -20,6 +20,7 @@ using testing::HasSubstr;
 
 const char* const plugin = "chroma";
 constexpr Chroma full{{3072, 4096, 19, 38}, 5120};
+constexpr Radiance full_radiance{full};
 const std::string approximator = "distilled_guidance_layer.";
 
 // A whole small model whose parts fit each other: native tensors of each component.
@@ -221,6 +222,90 @@ TEST(Chroma, FullSizeGraphAndLoraModules) {
   EXPECT_EQ(modules.size(), 228u);
   for (const AdaptedModule& m : modules)
     EXPECT_TRUE(m.name.starts_with("double_blocks.") || m.name.starts_with("single_blocks.")) << m.name;
+}
+
+// ---- Radiance
+
+struct WrongHead {
+  const char* tensor;  // is missing, or has another shape
+  Shape shape;
+  const char* error;
+};
+
+TEST(ChromaRadiance, HeadsThatDoNotFitAreRefused) {
+  const WrongHead heads[] = {
+      {"img_in_patch.weight", {128, 3, 16, 8}, "img_in_patch.weight: expected patches as high as wide"},
+      {"img_in_patch.weight", {100, 3, 16, 16}, "img_in_patch.weight: expected a multiple of 128 rows"},
+      {"img_in_patch.bias", {}, "missing tensor img_in_patch.bias [128]"},
+      {"nerf_image_embedder.embedder.0.weight", {8, 11}, "expected 3 columns and a square number of them, found 11"},
+      {"nerf_blocks.0.param_generator.weight",
+       {385, 128},
+       "expected a multiple of 24 rows (three matrices), found 385"},
+      {"nerf_blocks.1.norm.scale", {}, "missing tensor nerf_blocks.1.norm.scale [8]"},
+      {"nerf_final_layer_conv.conv.weight", {3, 8, 1, 1}, "expected shape [3, 8, 3, 3], found [3, 8, 1, 1]"},
+      {"__32x32__", {0}, "the experimental Chroma1-Radiance that sees its pictures at half their size (__32x32__"},
+  };
+  for (const WrongHead& head : heads) {
+    SCOPED_TRACE(head.error);
+    Shapes shapes = small_radiance.shapes();
+    if (head.shape.rank() == 0)
+      shapes.erase(head.tensor);
+    else
+      shapes[head.tensor] = {DType::bf16, head.shape};
+    EXPECT_THAT(error_of([&] { const Described model(plugin, shapes); }), HasSubstr(head.error));
+  }
+}
+
+// Patches go through the head some at a time: those of a picture end elsewhere among them in a batch of two.
+TEST(ChromaRadiance, PartsOfTheHeadAreOnePicture) {
+  const TempDir dir;
+  write_small_radiance(dir / "model.safetensors");
+  ModelConfig config;
+  config.name_or_path = dir / "model.safetensors";
+  const Model model(built_plugins(), config, "");
+  constexpr int64_t height = 16 * 19, width = 16 * 28, length = 3;  // 532 patches, 512 at a time
+  const auto run = [&](int64_t batch) {
+    Graph graph =
+        build_sample_graph(model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", length}},
+                           no_adapter, DType::f32);
+    Device device(tested_device());
+    const Weights weights(device, model.checkpoint(), graph);
+    const Externals bound = weights.bind(graph);
+    OwnedProgram program(device, std::move(graph), bound, "radiance test");
+    const HostTensor pixels = ramp({2, height, width, 3}, 5), text = ramp({2, length, small_radiance.text}, 1);
+    const auto last = [&](const HostTensor& of) {  // the last samples of two
+      HostTensor rows(Desc{DType::f32, of.desc.shape.with(0, batch)});
+      std::ranges::copy(std::span(of.data).last(rows.data.size()), rows.data.begin());
+      return rows;
+    };
+    program->set_input("latents", last(pixels));
+    program->set_input("text", last(text));
+    program->set_input("text_mask", HostTensor::from_ints(
+                                        {batch, length}, std::vector<int32_t>(static_cast<size_t>(batch * length), 1)));
+    program->set_input("timestep", floats({batch}, std::vector<float>(static_cast<size_t>(batch), 0.6f)));
+    program->run();
+    return last(program->output("output"));
+  };
+  const HostTensor alone = run(1), second = run(2);
+  HostTensor of_two(alone.desc);
+  std::ranges::copy(std::span(second.data).last(of_two.data.size()), of_two.data.begin());
+  EXPECT_LT(relative_error(of_two, alone), 1e-5);
+}
+
+TEST(ChromaRadiance, FullSizeGraphAndLoraModules) {
+  const Shapes shapes = full_radiance.shapes();
+  const Described model(plugin, shapes);
+  EXPECT_EQ(model.confidence(), 100);
+  EXPECT_EQ(model.recipe().variant, "radiance");
+  EXPECT_TRUE(model.recipe().latents.pixels);
+  Graph graph = model.denoiser({{"batch", 1}, {"height", 1024}, {"width", 1024}, {"text_length", 512}});
+  EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 1024, 1024, 3}));
+  std::set<std::string> used, known;
+  for (const auto& [name, value] : graph.params) used.insert(name);
+  for (const auto& [name, desc] : shapes) known.insert(name);
+  EXPECT_EQ(used, known);  // no weight is left out
+  const AdapterSelection selection({}, model.recipe(), 1);
+  EXPECT_EQ(adapt(graph, selection, true).size(), 228u);
 }
 
 TEST(Chroma, PublishedKeyLists) {

@@ -68,6 +68,12 @@ fs::path chroma(const fs::path& folder) {
   write_small_chroma(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+std::function<fs::path(const fs::path&)> radiance(const Radiance& denoiser) {
+  return [&denoiser](const fs::path& folder) {
+    write_small_radiance(folder / "model.safetensors", denoiser);
+    return folder / "model.safetensors";
+  };
+}
 std::function<fs::path(const fs::path&)> flux2(const Flux2& denoiser) {
   return [&denoiser](const fs::path& folder) {
     write_small_flux2(folder / "model.safetensors", denoiser);
@@ -245,6 +251,10 @@ const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
     {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 3},
+    {"chroma_radiance", "chroma", "radiance", radiance(small_radiance), 12, "", "\n  max_sequence_length: 32", "", "",
+     "", 3, "1e-2", "kohya comfyui diffusers", "comfyui"},
+    {"chroma_radiance_x0", "chroma", "radiance-x0", radiance(small_radiance_x0), 12, "", "\n  max_sequence_length: 32",
+     "", "", "", 3, "1e-2", "kohya comfyui diffusers", "comfyui"},
     {"flux2_klein", "flux2", "klein-4b", flux2(small_klein), 12, "kohya diffusers",
      "\n  variant: klein\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "", "", 3},
     {"flux2_dev", "flux2", "dev", flux2(small_flux2_dev), 12, "kohya diffusers",

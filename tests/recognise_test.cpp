@@ -86,7 +86,7 @@ const Case cases[] = {
     {"radiance",
      file_of(chroma_block + Tensors{{"nerf_blocks.0.norm.scale", {2}}}),
      "chroma",
-     {R"(this is Chroma1-Radiance, which works on pixels)"}},
+     {R"(missing tensor img_in_patch\.weight)"}},
     {"flux_for_chroma",
      copy_of("flux_toy.safetensors"),
      "chroma",

@@ -4,6 +4,7 @@
 //   row i:   sinusoids of 1000 t, of 0 and of 1000 i, side by side                              [B, N, 4 time]
 //   x = in_proj(row);   x = x + out(silu(in(rms_norm(x)))) in each layer;   out_proj(x)         [B, N, h]
 //
+// Chroma1-Radiance takes patches of the picture by a convolution, and has a head of its own (pixel_head.h).
 // Text rows that are not there are never seen.
 #include "denoiser.h"
 
@@ -52,11 +53,25 @@ Value approximator(Graph& g, const Dimensions& dims, Value timestep) {
   return g.linear(x, root + "out_proj");
 }
 
+// Noisy pixels f32 [B, H, W, 3] -> velocity
+Value from_pixels(Graph& g, const PixelHead& head, nn::FluxTransformer& transformer, Value pixels, Value text,
+                  Value timestep) {
+  Value img = g.conv2d(g.cast(pixels, LH_FLOAT), "img_in_patch", head.patch);  // [B, rows, columns, h]
+  const lora_host::Dims grid = g.shape(img);
+  const int64_t tokens = grid[1] * grid[2], length = g.shape(text)[1];
+  Value said = transformer.blocks(g.reshape(img, {grid[0], tokens, grid[3]}), g.linear(text, "txt_in"),
+                                  transformer.positions(length, {{grid[1], grid[2]}}), tokens);
+  Value out = build_pixel_head(g, head, pixels, said);
+  if (!head.gives_picture) return out;
+  // noise - x0 = (x_t - x0) / sigma, in float32: near sigma 0 it is a small difference of large numbers.
+  return g.div(g.sub(pixels, g.cast(out, LH_F32)), g.reshape(timestep, {grid[0], 1, 1, 1}));
+}
+
 }  // namespace
 
 void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
-  Value latents = g.input("latents", {batch, height, width, dims.channels});
+  Value latents = g.input("latents", {batch, height, width, dims.channels}, dims.pixels ? LH_F32 : LH_FLOAT);
   Value text = g.input("text", {batch, length, dims.text});
   Value mask = g.input("text_mask", {batch, length}, LH_I32);
   Value timestep = g.input("timestep", {batch}, LH_F32);
@@ -67,7 +82,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
     return std::vector<Value>(first, first + part.vectors());
   };
   nn::FluxTransformer transformer(g, dims, modulation, nn::mask_lengths(g, mask));
-  g.output("output", transformer(latents, text));
+  g.output("output", dims.pixels ? from_pixels(g, *dims.pixels, transformer, latents, text, timestep)
+                                 : transformer(latents, text));
 }
 
 }  // namespace chroma

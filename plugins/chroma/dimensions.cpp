@@ -18,8 +18,22 @@ int64_t Dimensions::first_vector(const FluxPart& part) const {
   return doubles + 12 * double_blocks;
 }
 
+namespace {
+
+Dimensions read_ends(const Weights& w) {
+  if (!has_pixel_head(w)) return {lora_host::nn::read_flux_dimensions(w)};
+  const int64_t hidden = w.require("img_in_patch.weight", {-1, PixelHead::channels, -1, -1})[0];
+  lora_host::nn::require_flux_heads("img_in_patch.weight", hidden);
+  Dimensions dims{lora_host::nn::read_flux_blocks(w, hidden)};
+  dims.pixels = read_pixel_head(w, hidden);
+  dims.channels = PixelHead::channels;
+  return dims;
+}
+
+}  // namespace
+
 Dimensions read_dimensions(const Weights& w) {
-  Dimensions dims{lora_host::nn::read_flux_dimensions(w)};
+  Dimensions dims = read_ends(w);
   const std::string root = "distilled_guidance_layer.";
   lora_host::Dims in = w.require(root + "in_proj.weight", {-1, -1});
   if (in[1] % 8 != 0)

@@ -1,4 +1,5 @@
-// Plugin "chroma": Chroma1-HD, Base and Flash, which have the same tensors.
+// Plugin "chroma": Chroma1-HD, Base and Flash, which have the same tensors, and Chroma1-Radiance, which works on
+// pixels.
 #include <optional>
 
 #include "chroma_text.hpp"
@@ -19,12 +20,24 @@ using lora_host::Weights;
 constexpr nn::LatentModelFacts facts = {"chroma", "transformer", {0.3611, 0.1159}};
 constexpr int64_t latent_channels = 16, vae_levels = 4;
 
+std::string recipe_of(const std::optional<Dimensions>& dims) {
+  if (!dims || !dims->pixels) return chroma_text::recipe_yaml;
+  std::string recipe = chroma_text::recipe_radiance_yaml;
+  const auto fill = [&](const std::string& hole, const std::string& by) {
+    recipe.replace(recipe.find(hole), hole.size(), by);
+  };
+  fill("{variant}", dims->pixels->gives_picture ? "radiance-x0" : "radiance");
+  fill("{patch}", std::to_string(dims->pixels->patch));
+  return recipe;
+}
+
 class Chroma : public nn::LatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit Chroma(const Weights& weights) : LatentModel(facts) {
     if (!weights.first_with_prefix("double_blocks.").empty()) dims_ = read_dimensions(weights);
-    if (!weights.first_with_prefix("vae:").empty())
+    recipe_ = recipe_of(dims_);
+    if (has_autoencoder() && !weights.first_with_prefix("vae:").empty())
       nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("t5:").empty()) {
       int64_t width = nn::check_t5(weights, "t5:");
@@ -38,10 +51,11 @@ class Chroma : public nn::LatentModel {
     return blocks && weights.has("distilled_guidance_layer.in_proj.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override { return chroma_text::recipe_yaml; }
+  const char* recipe() const override { return recipe_.c_str(); }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
+  bool has_autoencoder() const override { return !dims_ || !dims_->pixels; }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { chroma::build_denoiser(g, *dims_, sizes); }
 
   // T5 sees the tokens of the prompt; the transformer sees these and one pad after them, as it was trained.
@@ -57,6 +71,7 @@ class Chroma : public nn::LatentModel {
   }
 
   std::optional<Dimensions> dims_;
+  std::string recipe_;
 };
 
 constexpr lh_model chroma_model = lora_host::model<Chroma>("chroma", chroma_text::checkpoint_yaml);

@@ -7,8 +7,6 @@ using lora_host::Weights;
 
 std::optional<std::string> relative(const Weights& w) {
   const bool approximator = !w.first_with_prefix("distilled_guidance_layer.").empty();
-  if (approximator && !w.first_with_prefix("nerf_").empty())
-    return "this is Chroma1-Radiance, which works on pixels instead of latents (nerf_blocks)";
   if (!approximator && w.has("double_blocks.0.img_mod.lin.weight"))
     return "this is a Flux.1 model: its blocks have modulations of their own (double_blocks.0.img_mod.lin)";
   return std::nullopt;

@@ -55,30 +55,40 @@ inline void require_flux_single(const Weights& w, const std::string& block, int6
     w.require(flux_norm(w, block + norm), {FluxDimensions::head_dim});
 }
 
-// Reads them from all that is not modulation, and throws where a tensor of that is missing or of another shape. beside:
-// what the model is given of each place beside its latents, in channels as those are.
-inline FluxDimensions read_flux_dimensions(const Weights& w, int64_t beside = 0) {
-  constexpr int64_t head_dim = FluxDimensions::head_dim, patch = FluxDimensions::patch;
-  Dims in = w.require("img_in.weight", {-1, -1});
-  int64_t h = in[0], out = w.require("final_layer.linear.weight", {-1, h})[0];
-  if (h % head_dim != 0)
-    throw Failure(LH_E_MODEL,
-                  "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
-  const int64_t columns = out + beside * patch * patch;
-  if (in[1] != columns)
-    throw Failure(LH_E_MODEL, "img_in.weight: expected shape " + dims_text({h, columns}) + ", found " + dims_text(in) +
-                                  "; inpainting and control variants take further channels");
+// Throws where heads do not divide the width h, which is the number of rows of a tensor of that name.
+inline void require_flux_heads(const std::string& name, int64_t h) {
+  if (h % FluxDimensions::head_dim != 0)
+    throw Failure(LH_E_MODEL, name + ": expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
+}
+
+// Of the blocks and the text's way in, but for their modulation, where the width is h.
+inline FluxDimensions read_flux_blocks(const Weights& w, int64_t h) {
   FluxDimensions dims{.hidden = h,
-                      .channels = out / (patch * patch),
                       .text = w.require("txt_in.weight", {h, -1})[1],
                       .double_blocks = w.count("double_blocks.", ".img_attn.qkv.weight"),
                       .single_blocks = w.count("single_blocks.", ".linear1.weight")};
-  w.require_linear("img_in", h, columns);
   w.require_linear("txt_in", h, dims.text);
   for (int64_t i = 0; i < std::max<int64_t>(dims.double_blocks, 1); ++i)
     for (const char* side : {".img", ".txt"}) require_flux_double(w, "double_blocks." + std::to_string(i) + side, h);
   for (int64_t i = 0; i < std::max<int64_t>(dims.single_blocks, 1); ++i)
     require_flux_single(w, "single_blocks." + std::to_string(i), h);
+  return dims;
+}
+
+// Reads them from all that is not modulation, and throws where a tensor of that is missing or of another shape. beside:
+// what the model is given of each place beside its latents, in channels as those are.
+inline FluxDimensions read_flux_dimensions(const Weights& w, int64_t beside = 0) {
+  constexpr int64_t patch = FluxDimensions::patch;
+  Dims in = w.require("img_in.weight", {-1, -1});
+  int64_t h = in[0], out = w.require("final_layer.linear.weight", {-1, h})[0];
+  require_flux_heads("img_in.weight", h);
+  const int64_t columns = out + beside * patch * patch;
+  if (in[1] != columns)
+    throw Failure(LH_E_MODEL, "img_in.weight: expected shape " + dims_text({h, columns}) + ", found " + dims_text(in) +
+                                  "; inpainting and control variants take further channels");
+  w.require_linear("img_in", h, columns);
+  FluxDimensions dims = read_flux_blocks(w, h);
+  dims.channels = out / (patch * patch);
   w.require_linear("final_layer.linear", out, h);
   return dims;
 }
@@ -132,14 +142,37 @@ class FluxTransformer {
     const int64_t places = g_.shape(patches[0])[1];
     Value img = g_.linear(further.empty() ? patches[0] : g_.concat(patches, 1), "img_in");  // [B, all S, h]
     Value txt = g_.linear(text, "txt_in");                                                  // [B, L, h]
-    const std::vector<std::array<int64_t, 3>> ids = place(g_.shape(txt)[1], latents, further);
-    const RopeTables rope = rope_tables(g_, ids, std::array<int64_t, 3>{16, 56, 56}, 10000.0);
+    std::vector<std::array<int64_t, 2>> grids{{d[1] / patch, d[2] / patch}};
+    for (Value image : further) {
+      const Dims of = g_.shape(image);
+      grids.push_back({of[1] / patch, of[2] / patch});
+    }
+    const RopeTables rope = positions(g_.shape(txt)[1], grids);
     return unpatchify_channel_first(g_, between(img, txt, rope, places), d[1], d[2], patch);
   }
 
-  // Blocks and final layer. img [B, S, h], txt [B, L, h], positions of all tokens, the text's behind the image's where
-  // it has lengths and in front elsewhere -> [B, places, rows of final_layer.linear] of the image's first ones.
+  // Of all tokens: those of images of so many rows and columns, and the text's, which stand behind them where it has
+  // lengths and in front elsewhere.
+  RopeTables positions(int64_t text, const std::vector<std::array<int64_t, 2>>& images) const {
+    using Id = std::array<int64_t, 3>;
+    std::vector<Id> ids;
+    for (size_t i = 0; i < images.size(); ++i)
+      for (int64_t row = 0; row < images[i][0]; ++row)
+        for (int64_t column = 0; column < images[i][1]; ++column) ids.push_back({static_cast<int64_t>(i), row, column});
+    ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
+    return rope_tables(g_, ids, Id{16, 56, 56}, 10000.0);
+  }
+
+  // Blocks and final layer. img [B, S, h], txt [B, L, h], positions of all tokens -> [B, places, rows of
+  // final_layer.linear] of the image's first ones.
   Value between(Value img, Value txt, const RopeTables& rope, int64_t places) {
+    Value x = blocks(img, txt, rope, places);
+    std::vector<Value> mod = modulation_({FluxPart::last});
+    return g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
+  }
+
+  // The blocks alone -> [B, places, h]
+  Value blocks(Value img, Value txt, const RopeTables& rope, int64_t places) {
     const int64_t image = g_.shape(img)[1], text = g_.shape(txt)[1];
     if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(image)), LH_I32);
     rope_ = rope;
@@ -151,29 +184,13 @@ class FluxTransformer {
       for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
       x = g_.slice(x, 1, text_last() ? 0 : text, places);
     }
-    std::vector<Value> mod = modulation_({FluxPart::last});
-    return g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
+    return x;
   }
 
  private:
   bool text_last() const { return static_cast<bool>(text_lengths_); }
   std::vector<Value> in_order(Value img, Value txt) const {
     return text_last() ? std::vector{img, txt} : std::vector{txt, img};
-  }
-
-  // Positions of the tokens.
-  std::vector<std::array<int64_t, 3>> place(int64_t text, Value latents, const std::vector<Value>& further) const {
-    using Id = std::array<int64_t, 3>;
-    std::vector<Id> ids;
-    const auto add = [&](int64_t number, Value image) {
-      const Dims d = g_.shape(image);
-      for (int64_t row = 0; row < d[1] / FluxDimensions::patch; ++row)
-        for (int64_t column = 0; column < d[2] / FluxDimensions::patch; ++column) ids.push_back({number, row, column});
-    };
-    add(0, latents);
-    for (size_t i = 0; i < further.size(); ++i) add(static_cast<int64_t>(i) + 1, further[i]);
-    ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
-    return ids;
   }
 
   std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }

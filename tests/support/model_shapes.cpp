@@ -100,6 +100,32 @@ Shapes Chroma::shapes() const {
   return out;
 }
 
+Shapes Radiance::shapes() const {
+  Shapes out = Chroma::shapes();
+  std::erase_if(out, [](const auto& item) {
+    return item.first.starts_with("img_in.") || item.first.starts_with("final_layer.");
+  });
+  const auto conv = [&](const std::string& name, Shape weight) {
+    out[name + ".bias"] = {DType::bf16, {weight[0]}};
+    out[name + ".weight"] = {DType::bf16, std::move(weight)};
+  };
+  conv("img_in_patch", {hidden, 3, patch, patch});
+  add_linear(out, "nerf_image_embedder.embedder.0", width, 3 + frequencies * frequencies);
+  for (int64_t i = 0; i < head_blocks; ++i) {
+    const std::string block = fmt::format("nerf_blocks.{}.", i);
+    add_linear(out, block + "param_generator", 3 * width * inner, hidden);
+    out[block + "norm.scale"] = {DType::bf16, {width}};
+  }
+  const std::string last = sees_neighbours ? "nerf_final_layer_conv." : "nerf_final_layer.";
+  out[last + "norm.scale"] = {DType::bf16, {width}};
+  if (sees_neighbours)
+    conv(last + "conv", {3, width, 3, 3});
+  else
+    add_linear(out, last + "linear", 3, width);
+  if (gives_picture) out["__x0__"] = {DType::bf16, {0}};
+  return out;
+}
+
 Shapes Unet::shapes() const {
   Shapes out;
   const int64_t wide = 4 * channels;
@@ -194,6 +220,14 @@ void write_small_chroma(const std::filesystem::path& path) {
   std::vector<Given> all = filled(text);
   append(all, "model.diffusion_model.", filled(small_chroma.shapes()));
   append(all, "vae.", golden_weights("vae_flux_encode"));
+  write_file(path, all);
+}
+
+void write_small_radiance(const std::filesystem::path& path, const Radiance& denoiser) {
+  Shapes text;
+  add_t5(text, "text_encoders.t5xxl.transformer.", denoiser.text, 2, t5_words);
+  std::vector<Given> all = filled(text);
+  append(all, "model.diffusion_model.", filled(denoiser.shapes()));
   write_file(path, all);
 }
 

@@ -32,6 +32,14 @@ struct Chroma : FluxBlocks {
   Shapes shapes() const;
 };
 
+// Chroma1-Radiance, which works on pixels: `width` features of a pixel, `inner` inside a block of the head.
+struct Radiance : Chroma {
+  int64_t patch = 16, width = 64, inner = 256, frequencies = 8, head_blocks = 4;
+  bool gives_picture = false, sees_neighbours = true;
+
+  Shapes shapes() const;
+};
+
 // The UNet of SDXL and its relatives.
 struct Unet {
   int64_t channels, context, label;
@@ -50,6 +58,8 @@ struct Unet {
 
 inline constexpr Mmdit small_medium{3, 2, 24, 128, 192, 128}, small_large{3, 0, 16, 128, 192, 128};
 inline constexpr Chroma small_chroma{{128, 192, 1, 2}, 40, 2};
+inline constexpr Radiance small_radiance{small_chroma, 16, 8, 16, 3, 2};
+inline constexpr Radiance small_radiance_x0{small_chroma, 32, 8, 16, 2, 1, true, false};
 inline const Unet small_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
 inline const Unet small_inpaint_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}, 9};
 
@@ -60,6 +70,7 @@ std::vector<Given> golden_weights(const std::string& golden_case);
 // ones above. markers: further tensors without elements.
 void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, bool with_t5 = true);
 void write_small_chroma(const std::filesystem::path& path);
+void write_small_radiance(const std::filesystem::path& path, const Radiance& denoiser = small_radiance);
 // The transformer alone of examples/toy_flux, which has the shape of schnell, with an embedder for guidance as dev has.
 void write_small_flux_dev(const std::filesystem::path& path);
 // The same with as many channels beside the latents as Fill has.
