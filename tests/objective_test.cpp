@@ -386,6 +386,27 @@ TEST(TrainingObjective, ExamplesSayWhatTheModelShould) {
   }
 }
 
+// x_t and the target have the noise that is as loud as the recipe says, and so says what a run is bound to.
+TEST(TrainingObjective, NoiseMayBeLouder) {
+  const std::vector<float> x0{0.5f, -1}, noise{1, -0.5f};
+  Recipe recipe = flow_recipe();
+  const std::string plain = TrainingObjective({}, recipe).text();
+  recipe.noise = {.scale = 8, .clip = 2.5};
+  const TrainingObjective objective({}, recipe);
+  EXPECT_EQ(objective.text(), plain + "; noise times 8; noise within 2.5 standard deviations");
+  std::vector<float> noisy(2), target(2);
+  objective.make_pair(x0, noise, {.alpha = 0.75, .sigma = 0.25, .time = 0.25f}, noisy, target);
+  EXPECT_THAT(noisy, ElementsAre(0.75f * 0.5f + 0.25f * 8, 0.75f * -1 + 0.25f * -4));
+  EXPECT_THAT(target, ElementsAre(8 - 0.5f, -4 + 1.0f));
+}
+
+TEST(TrainingObjective, NoiseIsClippedByItsOwnDeviation) {
+  std::vector<float> noise{1, -1, 1, -1, 6, -6};  // squares: 76, of six numbers
+  const auto most = static_cast<float>(1.25 * std::sqrt(76.0 / 5));
+  clip_noise(noise, 1.25);
+  EXPECT_THAT(noise, ElementsAre(1, -1, 1, -1, most, -most));
+}
+
 TEST(TrainingObjective, SamplesAreWeightedByTheirNoise) {
   TrainSection cosmap, min_snr, debiased;
   cosmap.weighting_scheme = "cosmap";

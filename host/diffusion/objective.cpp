@@ -7,12 +7,26 @@
 #include "core/error.h"
 
 namespace lh {
+namespace {
+
+// Of a sample: the sum of squares over one less than there are.
+double deviation_of(std::span<const float> values) {
+  double sum = 0, squares = 0;
+  for (const float v : values) sum += static_cast<double>(v);
+  const auto count = static_cast<double>(values.size());
+  const double mean = sum / count;
+  for (const float v : values) squares += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
+  return std::sqrt(squares / (count - 1));
+}
+
+}  // namespace
 
 TrainingObjective::TrainingObjective(const TrainSection& train, const Recipe& recipe)
     : objective_(recipe.objective),
       law_(train, recipe),
       weight_(train, recipe),
       huber_(train, recipe),
+      noise_(recipe.noise),
       spec_(recipe.noise_schedule) {
   if (objective_ != Objective::flow) schedule_.emplace(spec_);
 }
@@ -42,12 +56,12 @@ void TrainingObjective::make_pair(std::span<const float> x0, std::span<const flo
                                   std::span<float> noisy, std::span<float> target,
                                   std::span<const float> perturbed) const {
   const std::span<const float> mixed = perturbed.empty() ? noise : perturbed;
-  const auto sigma = static_cast<float>(level.sigma);
+  const auto sigma = static_cast<float>(level.sigma), scale = static_cast<float>(noise_.scale);
   const float alpha = objective_ == Objective::flow ? 1 - sigma : static_cast<float>(level.alpha);
-  for (size_t i = 0; i < x0.size(); ++i) noisy[i] = alpha * x0[i] + sigma * mixed[i];
+  for (size_t i = 0; i < x0.size(); ++i) noisy[i] = alpha * x0[i] + sigma * (scale * mixed[i]);
   switch (objective_) {
     case Objective::flow:
-      for (size_t i = 0; i < x0.size(); ++i) target[i] = noise[i] - x0[i];
+      for (size_t i = 0; i < x0.size(); ++i) target[i] = scale * noise[i] - x0[i];
       break;
     case Objective::epsilon: std::ranges::copy(noise, target.begin()); break;
     case Objective::v_prediction:
@@ -59,6 +73,8 @@ void TrainingObjective::make_pair(std::span<const float> x0, std::span<const flo
 std::string TrainingObjective::text() const {
   std::string line = fmt::format("{}; timesteps {}; weight {}; loss {}", objective_name(objective_), law_.text(),
                                  weight_.text(), huber_.text());
+  if (noise_.scale != 1) line += fmt::format("; noise times {}", noise_.scale);
+  if (noise_.clip > 0) line += fmt::format("; noise within {} standard deviations", noise_.clip);
   if (schedule_)
     line += fmt::format("; betas {} {} to {} in {} steps{}", spec_.kind, spec_.beta_start, spec_.beta_end, spec_.steps,
                         spec_.zero_terminal_snr ? ", zero terminal SNR" : "");
@@ -70,6 +86,11 @@ void add_noise_offset(std::span<float> noise, int64_t channels, double offset, R
   random.fill_normal(constants);
   for (size_t i = 0; i < noise.size(); ++i)
     noise[i] += static_cast<float>(offset) * constants[i % static_cast<size_t>(channels)];
+}
+
+void clip_noise(std::span<float> noise, double deviations) {
+  const auto most = static_cast<float>(deviations * deviation_of(noise));
+  for (float& v : noise) v = std::clamp(v, -most, most);
 }
 
 std::vector<float> perturb(std::span<const float> noise, double gamma, bool drawn, Random random) {
@@ -130,12 +151,7 @@ void add_multires_noise(std::span<float> noise, int64_t height, int64_t width, i
     }
     if (h == 1 || w == 1) break;
   }
-  double sum = 0, squares = 0;
-  for (const float v : noise) sum += static_cast<double>(v);
-  const auto count = static_cast<double>(noise.size());
-  const double mean = sum / count;
-  for (const float v : noise) squares += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
-  const double deviation = std::sqrt(squares / (count - 1));
+  const double deviation = deviation_of(noise);
   for (float& v : noise) v = static_cast<float>(static_cast<double>(v) / deviation);
 }
 

@@ -1,6 +1,6 @@
 // What a training example is made of: a noise level drawn by the run's law, the noisy latents
 // x_t = alpha x0 + sigma noise, and what the model should say about them.
-//   flow          alpha = 1 - sigma, time = sigma     target noise - x0
+//   flow          alpha = 1 - sigma, time = sigma     target noise - x0, where the recipe may scale the noise
 //   epsilon       schedule at timestep t, time = t    target noise
 //   v_prediction  the same                            target alpha noise - sigma x0
 // Levels are float64 until they meet latents, which are float32.
@@ -37,8 +37,8 @@ class TrainingObjective {
   TrainingObjective(const TrainSection& train, const Recipe& recipe);
   // reg: of a regularization sample, which may favour other noise levels.
   NoiseLevel draw(Random& random, int64_t tokens, bool reg = false) const;
-  // All spans have one length; noisy and target are written. perturbed: the noise that x0 is mixed with where it is not
-  // the one that the model is to find.
+  // All spans have one length; noisy and target are written. noise: before the recipe's scale. perturbed: the noise
+  // that x0 is mixed with where it is not the one that the model is to find.
   void make_pair(std::span<const float> x0, std::span<const float> noise, const NoiseLevel& level,
                  std::span<float> noisy, std::span<float> target, std::span<const float> perturbed = {}) const;
   bool weighted() const { return weight_.on() || huber_.on(); }
@@ -53,6 +53,7 @@ class TrainingObjective {
   TimestepLaw law_;
   LossWeight weight_;
   HuberSchedule huber_;
+  NoiseSpec noise_;
   NoiseScheduleSpec spec_;
   std::optional<NoiseSchedule> schedule_;  // of discrete timesteps
 };
@@ -60,6 +61,9 @@ class TrainingObjective {
 // Adds one number to each channel of noise [..., channels], offset times a normal one: without it a model hardly
 // learns how bright an image is as a whole (Guttenberg 2023).
 void add_noise_offset(std::span<float> noise, int64_t channels, double offset, Random random);
+
+// Sets what is beyond so many of its own standard deviations back to that.
+void clip_noise(std::span<float> noise, double deviations);
 
 // noise + strength * another normal one (Ning et al. 2023, "Input perturbation"); strength is gamma, or evenly drawn
 // below it.

@@ -191,7 +191,7 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   const yaml::Node root = in.parse(yaml);
   in.check_fields(root, where,
                   {"family", "variant", "objective", "latents", "other_latents", "inputs", "pictures", "denoisers",
-                   "tokenizers", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
+                   "tokenizers", "noise", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
   Recipe out;
   out.family = in.text(in.need(root, "family", where), "family");
   in.set(root, "variant", out.variant);
@@ -216,9 +216,15 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   }
   if (const yaml::Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
   out.timestep = read_timestep(in, in.need(root, "timestep", where), out.objective);
-  if (const yaml::Node* noise = root.find("noise_schedule")) {
-    if (out.objective == Objective::flow) in.wrong(*noise, "noise_schedule belongs to epsilon and v_prediction models");
-    out.noise_schedule = read_noise_schedule(in, *noise, out.objective);
+  if (const yaml::Node* noise = root.find("noise")) {
+    if (out.objective != Objective::flow)
+      in.wrong(*noise, "noise belongs to flow models; others have a noise_schedule");
+    out.noise = read_noise(in, *noise);
+  }
+  if (const yaml::Node* schedule = root.find("noise_schedule")) {
+    if (out.objective == Objective::flow)
+      in.wrong(*schedule, "noise_schedule belongs to epsilon and v_prediction models");
+    out.noise_schedule = read_noise_schedule(in, *schedule, out.objective);
   } else if (out.objective != Objective::flow) {
     in.wrong(objective, fmt::format("objective {} needs a noise_schedule", objective_name(out.objective)));
   }

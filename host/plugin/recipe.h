@@ -113,6 +113,13 @@ struct ResolutionShift {
   double mu(int64_t tokens) const;
 };
 
+// The noise that the latents of a flow model are mixed with: normal numbers, those beyond `clip` standard deviations
+// set back to that (0: none are), times `scale`. x_t = (1 - sigma) x + sigma scale noise, and the model says scale
+// noise - x.
+struct NoiseSpec {
+  double scale = 1, clip = 0;
+};
+
 // The noise that epsilon and v_prediction models are trained on: see diffusion/noise_schedule.h.
 struct NoiseScheduleSpec {
   std::string kind = "scaled_linear";  // or "linear"
@@ -185,6 +192,7 @@ struct Recipe {
   std::set<std::string> left_out_of_samples;        // and of such that samples alone have
   std::vector<DenoiserSpec> denoisers{{}};          // from the noisiest
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
+  NoiseSpec noise;
   NoiseScheduleSpec noise_schedule;
   TimestepSpec timestep;
   SamplingSpec sampling;

@@ -15,6 +15,7 @@ std::map<std::string, InputSpec> read_inputs(const yaml::Strict& in, const yaml:
 std::map<std::string, PictureSpec> read_pictures(const yaml::Strict& in, const yaml::Node& node,
                                                  const std::map<std::string, TokenizerSpec>& tokenizers);
 
+NoiseSpec read_noise(const yaml::Strict& in, const yaml::Node& node);
 NoiseScheduleSpec read_noise_schedule(const yaml::Strict& in, const yaml::Node& node, Objective objective);
 TimestepSpec read_timestep(const yaml::Strict& in, const yaml::Node& node, Objective objective);
 // recipe: what has been read of it, without the sampling.

@@ -85,6 +85,14 @@ void set_options(const Strict& in, const yaml::Node& node, const std::string& fi
 
 }  // namespace
 
+NoiseSpec read_noise(const Strict& in, const yaml::Node& node) {
+  in.check_fields(node, "noise", {"scale", "clip"});
+  NoiseSpec out;
+  in.set(node, "scale", out.scale, {.low = 0, .high = 1000, .above = true});
+  in.set(node, "clip", out.clip, {.low = 0, .high = 100, .above = true});
+  return out;
+}
+
 NoiseScheduleSpec read_noise_schedule(const Strict& in, const yaml::Node& node, Objective objective) {
   const std::string where = "noise_schedule";
   in.check_fields(node, where, {"kind", "beta_start", "beta_end", "steps", "zero_terminal_snr"});

@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "core/rows.h"
+#include "diffusion/objective.h"
 #include "encode/latent_shape.h"
 #include "encode/step_shapes.h"
 #include "run/workspace.h"
@@ -103,9 +104,13 @@ ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t
 
 HostTensor Denoiser::normal(const SampleRequest& request, Purpose purpose, int64_t step, int64_t draw) const {
   const LatentSpec& latents = model_.recipe().latents;
+  const NoiseSpec& spec = model_.recipe().noise;
   HostTensor noise(Desc{DType::f32, latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels)});
   Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))
       .fill_normal(noise.as<float>());
+  if (spec.clip > 0) clip_noise(noise.as<float>(), spec.clip);
+  if (spec.scale != 1)
+    for (float& v : noise.as<float>()) v *= static_cast<float>(spec.scale);
   return noise;
 }
 

@@ -23,6 +23,7 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
   if (train.multires_noise_iterations > 0)
     add_multires_noise(noise, sizes.at("height"), sizes.at("width"), latents.channels, train.multires_noise_iterations,
                        train.multires_noise_discount, random(Purpose::multires_noise));
+  if (const double clip = p_.model.recipe().noise.clip; clip > 0) clip_noise(noise, clip);
   if (train.ip_noise_gamma > 0)
     perturbed =
         perturb(noise, train.ip_noise_gamma, train.ip_noise_gamma_random_strength, random(Purpose::input_perturbation));
