@@ -104,6 +104,7 @@ ltx2_keys 48 4096 3840 49 >"$work/ltx2.json"
 gemma2_keys 48 3840 4096 2048 15360 262208 256 >"$work/gemma3.json"
 hidream_transformer_keys 16 32 2560 4096 4096 2048 6912 3584 >"$work/hidream.json"
 llm_keys 32 4096 14336 128256 >"$work/llama31.json"
+hidream_o1_keys 36 4096 1024 12288 151936 >"$work/hidream_o1.json"
 clip_keys() { # clip_keys LAYERS WIDTH POSITIONS: with a projection to its own width
   local list= layer name
   tensor text_model.embeddings.token_embedding.weight "49408, $2"; tensor text_model.embeddings.position_embedding.weight "$3, $2"
@@ -201,7 +202,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | hidream_o1 | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       pile_t5:*) paths+=("$work/${name%%:*}.json:${name#*:}") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
@@ -241,6 +242,7 @@ gemma_2_2b_fp16 gemma2
 ltx-2-19b-dev ltx2
 gemma_3_12B_it gemma3
 hidream_i1_full_fp16 hidream
+hidream_o1_image_bf16 hidream_o1
 clip_l_hidream clip_l_hidream
 clip_g_hidream clip_g_hidream
 llama_3.1_8b_instruct_fp8_scaled llama31

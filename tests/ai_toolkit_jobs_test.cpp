@@ -12,6 +12,7 @@
 #include "support/auraflow_shapes.h"
 #include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
+#include "support/hidream_o1_shapes.h"
 #include "support/hidream_shapes.h"
 #include "support/ideogram4_shapes.h"
 #include "support/image_files.h"
@@ -226,6 +227,10 @@ class SmallModels {
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
     if (name == "auraflow")
       return {{"model.name_or_path", file(name, write_small_auraflow)}, short_text(32), words("pile_t5_small")};
+    if (name == "hidream_o1")
+      return {{"model.name_or_path",
+               file(name, [](const fs::path& path) { write_file(path, filled(small_hidream_o1.shapes())); })},
+              short_text(32)};
     if (name == "hidream")
       return {{"model.name_or_path", file(name, write_small_hidream)}, short_text(32), words("llama_small")};
     if (name == "ernie_image")
@@ -549,6 +554,12 @@ INSTANTIATE_TEST_SUITE_P(
               {"sample.guidance_scale", 4}}},
             {},
             {"plugin: \"hidream\"", "timestep_type: \"linear_shift\"", "ff_i.experts"}},
+        Job{"hidream_o1",
+            "hidream_o1",
+            true,
+            {tight, {{"model.arch", "hidream_o1"}, {"train.timestep_type", "linear"}}},
+            {},
+            {"plugin: \"hidream_o1\"", "timestep_type: \"linear\""}},
         Job{"ernie_image",
             "ernie_image",
             true,

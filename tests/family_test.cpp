@@ -23,6 +23,7 @@
 #include "support/flux2_shapes.h"
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
+#include "support/hidream_o1_shapes.h"
 #include "support/hidream_shapes.h"
 #include "support/hunyuan_image_shapes.h"
 #include "support/hunyuan_video1_shapes.h"
@@ -118,6 +119,10 @@ fs::path auraflow(const fs::path& folder) {
 }
 fs::path hidream(const fs::path& folder) {
   write_small_hidream(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path hidream_o1(const fs::path& folder) {
+  write_file(folder / "model.safetensors", filled(small_hidream_o1.shapes()));
   return folder / "model.safetensors";
 }
 fs::path hunyuan_image(const fs::path& folder) {
@@ -241,12 +246,12 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
 // nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
 // ernie_image 7 for each of 2; of auraflow 16 of a double block and 8 for each of 2 single ones; of hidream 27 of a
-// double block and 20 for each of 2 single ones, 12 of them of the experts; of hunyuan_image 10 of a double block and 3
-// for each of 2 single ones; of hunyuan_video 10 for each of 2, less the 3 that nothing reads in the last; of
-// hunyuan_video1 8 and 2 for each of 2; of ideogram4 5 for each of 2; of wan, anima and ltx2 10 for each of 2; of sd35
-// 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15
-// 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
-// full size (sdxl_test); text encoders 6 for each layer that is reached.
+// double block and 20 for each of 2 single ones, 12 of them of the experts; of hidream_o1 7 for each of 2; of
+// hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video 10 for each of 2, less the 3
+// that nothing reads in the last; of hunyuan_video1 8 and 2 for each of 2; of ideogram4 5 for each of 2; of wan, anima
+// and ltx2 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last
+// context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for
+// each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -280,6 +285,7 @@ const Family families[] = {
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
     {"auraflow", "auraflow", "base", auraflow, 32, "diffusers", auraflow_files},
     {"hidream", "hidream", "full", hidream, 67, "diffusers", hidream_files},
+    {"hidream_o1", "hidream_o1", "dev", hidream_o1, 14, "", "\n  variant: dev\n  max_sequence_length: 32"},
     {"hunyuan_image", "hunyuan_image", "base", hunyuan_image, 16, "diffusers", hunyuan_image_files},
     {"hunyuan_video", "hunyuan_video", "480p", hunyuan_video, 17, "diffusers", hunyuan_video_files},
     {"hunyuan_video1", "hunyuan_video1", "t2v", hunyuan_video1, 12, "diffusers", hunyuan_video1_files, "", "", "", 3},

@@ -136,6 +136,9 @@ constexpr Written formats[] = {
     {"hidream", "hidream_tiny", "kohya", 0, no_program, everything},
     {"hidream", "hidream_tiny", "comfyui", 0, no_program, everything},  // diffusers refuses an alpha
     {"hidream", "hidream_tiny", "diffusers", 0, no_program, 0},
+    {"hidream_o1", "hidream_o1_tiny", "kohya", 0, no_program, no_program},
+    {"hidream_o1", "hidream_o1_tiny", "comfyui", 0, no_program, no_program},
+    {"hidream_o1", "hidream_o1_tiny", "diffusers", 0, no_program, no_program},
     {"hunyuan_image", "hunyuan_image_tiny", "kohya", 0, 3 * 14, everything},  // 6 of the mlps and modulations; outside
     {"hunyuan_image", "hunyuan_image_tiny", "comfyui", 0, everything, everything},
     {"hunyuan_image", "hunyuan_image_tiny", "diffusers", everything, everything, 0},

@@ -242,6 +242,22 @@ ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER 
   print_keys
 }
 
+# HiDream-O1-Image as ComfyUI has it: Qwen3-VL's language model with patches of 32 x 32 pixels at both ends.
+hidream_o1_keys() { # hidream_o1_keys LAYERS HIDDEN KEYS INNER WORDS
+  local h=$2 list= layer norm
+  tensor language_model.embed_tokens.weight "$5, $h"; tensor language_model.norm.weight $h
+  for layer in $(seq -f language_model.layers.%g 0 $(($1 - 1))); do
+    linear $layer.self_attn.q_proj $h $h no; linear $layer.self_attn.o_proj $h $h no
+    linear $layer.self_attn.k_proj $3 $h no; linear $layer.self_attn.v_proj $3 $h no
+    for norm in q_norm k_norm; do tensor $layer.self_attn.$norm.weight 128; done
+    linear $layer.mlp.gate_proj $4 $h no; linear $layer.mlp.up_proj $4 $h no; linear $layer.mlp.down_proj $h $4 no
+    for norm in input_layernorm post_attention_layernorm; do tensor $layer.$norm.weight $h; done
+  done
+  linear t_embedder1.mlp.0 $h 256; linear t_embedder1.mlp.2 $h $h
+  linear x_embedder.proj1 $((h / 4)) 3072 no; linear x_embedder.proj2 $h $((h / 4)); linear final_layer2.linear 3072 $h
+  print_keys
+}
+
 # The transformers of HunyuanImage 2.1 and both HunyuanVideos under their original names, their autoencoders and their reader
 # of glyphs.
 hidream_transformer_keys() { # hidream_transformer_keys DOUBLES SINGLES HIDDEN T5 LLAMA POOLED EXPERT SHARED
