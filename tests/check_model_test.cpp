@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "data/read_cut.h"
 #include "encode/text_encoding.h"
 #include "io/lora_file.h"
 #include "support/io_files.h"

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/caption.h"
+#include "data/read_cut.h"
 #include "support/image_files.h"
 #include "support/log.h"
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/dataset.h"
+#include "data/read_cut.h"
 #include "support/image_files.h"
 #include "support/written_images.h"
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/further_images.h"
+#include "data/read_cut.h"
 #include "support/device.h"
 #include "support/image_files.h"
 #include "support/log.h"

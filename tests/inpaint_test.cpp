@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "data/inpaint_mask.h"
+#include "data/read_cut.h"
 #include "encode/image_inputs.h"
 #include "support/device.h"
 #include "support/golden.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/read_cut.h"
 #include "support/image_files.h"
 
 namespace lh::test::loss_masks_test {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "data/image.h"
+#include "data/read_cut.h"
 #include "data/video.h"
 #include "encode/latent_encoding.h"
 #include "plugin/trial.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/hash.h"
+#include "data/read_cut.h"
 #include "encode/latent_encoding.h"
 #include "sample/sampling.h"
 #include "support/device.h"

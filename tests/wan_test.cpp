@@ -9,6 +9,7 @@
 #include "compile/adapters.h"
 #include "compile/compile.h"
 #include "data/further_images.h"
+#include "data/read_cut.h"
 #include "diffusion/timestep_law.h"
 #include "encode/check_model.h"
 #include "encode/image_inputs.h"

@@ -1,11 +1,11 @@
-// Aspect-ratio buckets: the size at which an image is trained.
+#include "data/bucket.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
-#include "data/dataset.h"
 
 namespace lh {
 namespace {
@@ -19,12 +19,6 @@ int64_t floor_to(double v, int64_t step) {
 std::string text_of(const Bucket& bucket) {
   const std::string size = fmt::format("{} x {}", bucket.width, bucket.height);
   return bucket.frames == 1 ? size : fmt::format("{} frames of {}", bucket.frames, size);
-}
-
-std::string clip_text(const Bucket& bucket, const ClipSpec& clip) {
-  if (clip.follows())
-    return fmt::format("clip {} from {} at {} of {}", bucket.frames, clip.start, clip.fps, clip.source_fps);
-  return fmt::format("clip {} of {} at {}", bucket.frames, clip.frames, clip.fps);
 }
 
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 
 namespace lh {
 

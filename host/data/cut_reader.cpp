@@ -1,6 +1,7 @@
 #include "data/cut_reader.h"
 
 #include "data/clips.h"
+#include "data/read_cut.h"
 
 namespace lh {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "data/video.h"
 
 namespace lh {

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/codecs.h"
+#include "data/read_cut.h"
 #include "data/thumbnail.h"
 #include "data/video.h"
 

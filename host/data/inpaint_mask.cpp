@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/random.h"
+#include "data/read_cut.h"
 
 namespace lh {
 namespace {

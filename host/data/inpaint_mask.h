@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample.h"
 
 namespace lh {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 
 namespace lh {
 

@@ -1,10 +1,11 @@
-// Files of the training set as pixels, read only as they were when the data was opened.
+// Files of the training set are read only as they were when the data was opened.
+#include "data/read_cut.h"
+
 #include <fstream>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/codecs.h"
-#include "data/dataset.h"
 #include "data/video.h"
 
 namespace lh {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "diffusion/objective.h"
 #include "plugin/model.h"
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "data/inpaint_mask.h"
+#include "data/read_cut.h"
 #include "encode/latent_shape.h"
 
 namespace lh {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/random.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "encode/tensor_cache.h"
 #include "encode/vae.h"
 #include "run/program.h"

@@ -1,7 +1,7 @@
 // The axes of what is diffused: [B, height, width, C] for images, [B, time, height, width, C] for models of videos.
 #pragma once
 
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "plugin/model.h"
 
 namespace lh {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/read_cut.h"
 
 namespace lh {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "plugin/recipe.h"
 
 namespace lh {

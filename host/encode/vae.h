@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "encode/tiles.h"
 #include "plugin/model.h"
 #include "run/device.h"

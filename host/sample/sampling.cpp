@@ -11,6 +11,7 @@
 #include "data/animation.h"
 #include "data/caption.h"
 #include "data/further_images.h"
+#include "data/read_cut.h"
 #include "encode/latent_encoding.h"
 
 namespace lh {

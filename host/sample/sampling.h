@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compile/other_experts.h"
-#include "data/dataset.h"
 #include "data/image.h"
+#include "data/sample.h"
 #include "diffusion/guidance.h"
 #include "encode/image_inputs.h"
 #include "encode/prompt.h"

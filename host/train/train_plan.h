@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compile/norm_limit.h"
-#include "data/dataset.h"
+#include "data/sample.h"
 #include "encode/step_shapes.h"
 #include "encode/vae.h"
 #include "run/ema.h"
