@@ -656,7 +656,7 @@ struct Refused {
 };
 
 TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
-  const char* none = "; those that are here train anima, auraflow, chroma, ernie_image, flex1, flux, flux2, ";
+  const char* none = "; those that are here train anima, auraflow, chroma, chroma_radiance, ernie_image, flex1, flux, ";
   const Refused rows[] = {
       {"hidream_llama",
        {{"model.arch", "hidream"}, {"model.model_kwargs", {{"llama_model_path", {"l"}}}}},
