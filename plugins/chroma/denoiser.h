@@ -12,7 +12,7 @@ struct Dimensions : lora_host::nn::FluxDimensions {
   int64_t approximator_layers = 0;  // of the network that makes the modulation
   int64_t time = 0;  // widths of the sinusoids that it is given: a quarter of its input each for the time
                      // and the guidance, half for the index
-  std::optional<PixelHead> pixels;  // of Chroma1-Radiance, whose latents are the picture itself
+  std::optional<PixelHead> pixels = {};  // of Chroma1-Radiance, whose latents are the picture itself
 
   // Modulation vectors: 3 for each single block, 6 for each stream of a double block, 2 for the final layer.
   int64_t vectors() const { return 3 * single_blocks + 12 * double_blocks + 2; }
