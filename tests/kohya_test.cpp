@@ -571,6 +571,8 @@ TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
       error_of("network_module = 'networks.oft'\n"),
       "x.toml:1:1: network_module: networks.oft is not known: networks.lora and its kin, networks.loha, networks.lokr "
       "and lycoris.kohya are");
+  EXPECT_THAT(error_of("network_module = 'networks.lora_fa'\n"),
+              StartsWith("x.toml:1:1: network_module: networks.lora_fa leaves lora_down as it began"));
   EXPECT_EQ(error_of("seed = 1\n[t]\nseed = 2\n"),
             "x.toml:3:1: seed: set twice, first in line 1: sections are only for order, keep one of them");
   EXPECT_EQ(error_of("seed = 1\n[t]\nseed = 1\n"), "");

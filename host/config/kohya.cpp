@@ -218,7 +218,11 @@ class Training : ScriptArguments {
 
   void read_module(const Node& key, const Node& value) {
     const std::string module = value.text;
-    if (module.starts_with("networks.lora"))
+    if (module == "networks.lora_fa")
+      reader_.problem(key, key.text,
+                      "networks.lora_fa leaves lora_down as it began, and here both matrices are trained: say "
+                      "networks.lora");
+    else if (module.starts_with("networks.lora"))
       put("network.type", key, "lora");
     else if (module == "networks.loha" || module == "networks.lokr")
       put("network.type", key, module.substr(std::string_view("networks.").size()));
