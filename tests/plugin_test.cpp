@@ -199,6 +199,7 @@ TEST_F(PluginTest, ModelProbeAndItsErrors) {
   EXPECT_EQ(confidence(), 100);
   EXPECT_EQ(problem(), "missing tensor final_layer.linear.weight [*, 256]");
   add("final_layer.linear.weight", {64, 256});
+  add("img_in.bias", {256});
   add("txt_in.weight", {128, 96});
   EXPECT_EQ(problem(), "txt_in.weight: expected shape [256, *], found [128, 96]");
   add("double_stream_modulation_img.lin.weight", {1, 1});
