@@ -227,10 +227,7 @@ class SmallModels {
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
     if (name == "auraflow")
       return {{"model.name_or_path", file(name, write_small_auraflow)}, short_text(32), words("pile_t5_small")};
-    if (name == "hidream_o1")
-      return {{"model.name_or_path",
-               file(name, [](const fs::path& path) { write_file(path, filled(small_hidream_o1.shapes())); })},
-              short_text(32)};
+    if (name == "hidream_o1") return {{"model.name_or_path", file(name, write_small_hidream_o1)}, short_text(32)};
     if (name == "hidream")
       return {{"model.name_or_path", file(name, write_small_hidream)}, short_text(32), words("llama_small")};
     if (name == "ernie_image")

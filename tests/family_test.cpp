@@ -122,7 +122,7 @@ fs::path hidream(const fs::path& folder) {
   return folder / "model.safetensors";
 }
 fs::path hidream_o1(const fs::path& folder) {
-  write_file(folder / "model.safetensors", filled(small_hidream_o1.shapes()));
+  write_small_hidream_o1(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path hunyuan_image(const fs::path& folder) {

@@ -8,6 +8,8 @@
 // Text rows that are not there are never seen.
 #include "denoiser.h"
 
+#include "nn/velocity.hpp"
+
 namespace chroma {
 
 namespace nn = lora_host::nn;
@@ -62,9 +64,7 @@ Value from_pixels(Graph& g, const PixelHead& head, nn::FluxTransformer& transfor
   Value said = transformer.blocks(g.reshape(img, {grid[0], tokens, grid[3]}), g.linear(text, "txt_in"),
                                   transformer.positions(length, {{grid[1], grid[2]}}), tokens);
   Value out = build_pixel_head(g, head, pixels, said);
-  if (!head.gives_picture) return out;
-  // noise - x0 = (x_t - x0) / sigma, in float32: near sigma 0 it is a small difference of large numbers.
-  return g.div(g.sub(pixels, g.cast(out, LH_F32)), g.reshape(timestep, {grid[0], 1, 1, 1}));
+  return head.gives_picture ? nn::velocity(g, pixels, out, timestep) : out;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "nn/mmdit.hpp"
+#include "nn/velocity.hpp"
 
 namespace hidream_o1 {
 
@@ -68,7 +69,7 @@ Sequence sequence(Graph& g, Value text_mask, int64_t rows, int64_t columns) {
   return s;
 }
 
-// Of rows from `first` on of q, keys and values.
+// What attends, and what is seen: [B, rows, heads, head_dim] each.
 struct Heads {
   Value q, k, v;
 };
@@ -127,8 +128,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   for (int64_t i = 0; i < dims.layers; ++i)
     x = layer(g, "language_model.layers." + std::to_string(i), x, s, i + 1 == dims.layers);
   x = g.linear(g.rms_norm(x, "language_model.norm", Dimensions::eps), "final_layer2.linear");
-  Value picture = g.cast(nn::unpatchify_channel_first(g, x, height, width, Dimensions::patch), LH_F32);
-  g.output("output", g.div(g.sub(noisy, picture), g.reshape(g.clamp(sigma, least_sigma, 1), {batch, 1, 1, 1})));
+  Value picture = nn::unpatchify_channel_first(g, x, height, width, Dimensions::patch);
+  g.output("output", nn::velocity(g, noisy, picture, g.clamp(sigma, least_sigma, 1)));
 }
 
 }  // namespace hidream_o1

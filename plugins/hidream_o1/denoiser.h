@@ -22,7 +22,8 @@ struct Dimensions {
 Dimensions read_dimensions(const lora_host::Weights& weights);
 
 // Inputs: latents [B, height, width, 3], the noisy picture; text [B, text_length, hidden], embeddings of the prompt's
-// tokens; text_mask i32 [B, text_length]; timestep f32 [B], sigma. Output: noise - picture.
+// tokens; text_mask i32 [B, text_length]; timestep f32 [B], sigma. Output: what the noise was, as loud as it is, less
+// the picture.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace hidream_o1

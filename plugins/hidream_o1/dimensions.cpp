@@ -1,5 +1,6 @@
 // Dimensions of the transformer and the check that every tensor of it is there with the right shape.
 #include "denoiser.h"
+#include "nn/llm.hpp"
 
 namespace hidream_o1 {
 
@@ -22,20 +23,10 @@ Dimensions read_dimensions(const Weights& w) {
   dims.layers = w.count(layers, ".self_attn.q_proj.weight");
   if (dims.layers == 0) throw Failure(LH_E_MODEL, "missing tensor " + layers + "0.self_attn.q_proj.weight");
   for (int64_t i = 0; i < dims.layers; ++i) {
-    const std::string name = layers + std::to_string(i), attention = name + ".self_attn";
-    const int64_t queries = w.require(attention + ".q_proj.weight", {-1, h})[0],
-                  keys = w.require(attention + ".k_proj.weight", {-1, h})[0];
-    if (keys == 0 || keys % Dimensions::head_dim != 0 || queries % keys != 0)
-      throw Failure(LH_E_MODEL, attention + ": " + std::to_string(queries) + " rows of q_proj and " +
-                                    std::to_string(keys) + " of k_proj are not groups of heads of 128");
-    w.require_linear(attention + ".v_proj", keys, h, false);
-    w.require_linear(attention + ".o_proj", h, queries, false);
-    for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) w.require(attention + norm, {Dimensions::head_dim});
-    const int64_t inner = w.require(name + ".mlp.gate_proj.weight", {-1, h})[0];
-    w.require_linear(name + ".mlp.up_proj", inner, h, false);
-    w.require_linear(name + ".mlp.down_proj", h, inner, false);
-    for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
-      w.require(name + norm, {h});
+    const std::string name = layers + std::to_string(i);
+    lora_host::nn::require_llm_layer(w, name, h, Dimensions::head_dim);
+    for (const char* norm : {".self_attn.q_norm.weight", ".self_attn.k_norm.weight"})
+      w.require(name + norm, {Dimensions::head_dim});
   }
   return dims;
 }

@@ -249,6 +249,26 @@ inline TemplatedPrompt templated_prompt(Graph& g, const Sizes& sizes, const std:
   return {ids, g.input(encoder + ".attention_mask", {batch, length}, LH_I32), drop, length - drop};
 }
 
+// Throws when a linear of a layer called `name`, or a norm around its attention, is missing or of another shape. d:
+// width of the states; width: of a head; values: there is a v_proj.
+inline void require_llm_layer(const Weights& weights, const std::string& name, int64_t d, int64_t width,
+                              bool values = true) {
+  const std::string attention = name + ".self_attn";
+  auto rows = [&](const std::string& module) { return weights.require(module + ".weight", {-1, d})[0]; };
+  int64_t queries = rows(attention + ".q_proj"), keys = rows(attention + ".k_proj");
+  if (keys == 0 || keys % width != 0 || queries % keys != 0)
+    throw Failure(LH_E_MODEL, attention + ": " + std::to_string(queries) + " rows of q_proj and " +
+                                  std::to_string(keys) + " of k_proj are not groups of heads of " +
+                                  std::to_string(width));
+  if (values) weights.require_linear(attention + ".v_proj", keys, d, false);
+  weights.require_linear(attention + ".o_proj", d, queries, false);
+  int64_t inner = rows(name + ".mlp.gate_proj");
+  weights.require_linear(name + ".mlp.up_proj", inner, d, false);
+  weights.require_linear(name + ".mlp.down_proj", d, inner, false);
+  for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
+    weights.require(name + norm, {d});
+}
+
 // Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states. Files for
 // models that read earlier states may lack the final norm.
 inline int64_t check_llm(const Weights& weights, const std::string& prefix, const LlmFacts& facts,
@@ -257,24 +277,12 @@ inline int64_t check_llm(const Weights& weights, const std::string& prefix, cons
   int64_t d = weights.require(root + "embed_tokens.weight", {-1, -1})[1];
   int64_t layers = Llm::layers(weights, prefix);
   if (layers == 0) throw Failure(LH_E_MODEL, "missing tensor " + root + "layers.0.self_attn.q_proj.weight");
-  auto rows = [&](const std::string& module, int64_t in) { return weights.require(module + ".weight", {-1, in})[0]; };
   for (int64_t i = 0; i < layers; ++i) {
-    std::string name = root + "layers." + std::to_string(i), attention = name + ".self_attn";
+    std::string name = root + "layers." + std::to_string(i);
     const int64_t width = facts.head_dim_of(i);
-    int64_t queries = rows(attention + ".q_proj", d), keys = rows(attention + ".k_proj", d);
-    if (keys % width != 0 || queries % keys != 0)
-      throw Failure(LH_E_MODEL, attention + ": " + std::to_string(queries) + " rows of q_proj and " +
-                                    std::to_string(keys) + " of k_proj are not groups of heads of " +
-                                    std::to_string(width));
-    if (facts.has_values(i)) weights.require_linear(attention + ".v_proj", keys, d, false);
-    weights.require_linear(attention + ".o_proj", d, queries, false);
-    for (const char* head_norm : {".q_norm.weight", ".k_norm.weight"})
-      if (weights.has(attention + head_norm)) weights.require(attention + head_norm, {width});
-    int64_t inner = rows(name + ".mlp.gate_proj", d);
-    weights.require_linear(name + ".mlp.up_proj", inner, d, false);
-    weights.require_linear(name + ".mlp.down_proj", d, inner, false);
-    for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
-      weights.require(name + norm, {d});
+    require_llm_layer(weights, name, d, width, facts.has_values(i));
+    for (const char* head_norm : {".self_attn.q_norm.weight", ".self_attn.k_norm.weight"})
+      if (weights.has(name + head_norm)) weights.require(name + head_norm, {width});
     if (weights.has(name + ".pre_feedforward_layernorm.weight"))
       for (const char* norm : {".pre_feedforward_layernorm.weight", ".post_feedforward_layernorm.weight"})
         weights.require(name + norm, {d});

@@ -35,4 +35,6 @@ Shapes HiDreamO1::shapes() const {
   return out;
 }
 
+void write_small_hidream_o1(const std::filesystem::path& path) { write_file(path, filled(small_hidream_o1.shapes())); }
+
 }  // namespace lh::test
