@@ -84,6 +84,7 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
                    .by_place = model.recipe().starts_clips(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
+                   .max_loss = config.train.max_loss,
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
           .batch = config.train.batch_size,

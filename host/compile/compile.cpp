@@ -2,6 +2,7 @@
 #include "compile/compile.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compile/preserve.h"
 #include "compile/prior.h"
@@ -112,6 +113,9 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   // Loss, and gradients as further nodes.
   Value loss = add_loss(graph, options);
   if (options.keeps_masked) loss = add_prior_loss(graph, loss, options.loss);
+  if (options.max_loss > 0)
+    loss = graph.add(clamp_op, {loss},
+                     {{"low", double{std::numeric_limits<float>::lowest()}}, {"high", options.max_loss}}, 0)[0];
   graph.outputs["loss"] = loss;
   prune(graph);
   // Layers with adapters that read one x are one op, forward and backward.
@@ -159,7 +163,7 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
   before_ = build_sample_graph(model, sizes, no_adapter, options.compute);
   if (!options.preserves) return;
   StepOptions kept = options;
-  kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false;
+  kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false, kept.max_loss = 0;
   preserving_ = build_pass(model, {"denoiser"}, sizes, select, kept);
 }
 

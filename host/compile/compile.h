@@ -33,6 +33,7 @@ struct StepOptions {
   ActivationChoice activations = {};
   Rates rates = usual_rates;                // by which recomputation is chosen
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
+  double max_loss = 0;                      // 0: none; a batch beyond it has no gradient
   bool text_encoders = false;               // part of the step, in front of the denoiser
   bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
   bool keeps_masked = false;                // where masks hide it, what the denoiser says without adapters (prior.h)

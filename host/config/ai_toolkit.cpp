@@ -122,6 +122,8 @@ void settle_network(Config& config, const Node& process) {
     if (low_rank) config.save.format = "diffusers";
   } else {
     if (!network.linear_alpha) network.linear_alpha = 1;
+    if (!given(process, "network", "target_modules"))
+      network.target_modules.clear();  // of transformer_only, a UNet has none
     config.save.format = "kohya";
   }
 }

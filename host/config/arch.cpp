@@ -19,6 +19,42 @@ std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, co
   return found;
 }
 
+// The value as one of those that the plugin names: a number may be written in another way.
+const std::map<std::string, std::string>* settings_of(const ModelKwarg& kwarg, const yaml::Node& said) {
+  for (const auto& [value, settings] : kwarg.values) {
+    if (value == said.text) return &settings;
+    const std::optional<double> number = yaml::number_of(said), named = yaml::number_of({.text = value});
+    if (number && number == named) return &settings;
+  }
+  return nullptr;
+}
+
+// false: it is no value for this key.
+bool apply_model_kwarg(schema::Acting& on, const ModelKwarg& kwarg, const std::string& key, const yaml::Node& said) {
+  ModelConfig& model = on.config.model;
+  if (!kwarg.is_file) {
+    const auto* settings = said.kind == yaml::Kind::scalar ? settings_of(kwarg, said) : nullptr;
+    if (settings != nullptr) {
+      for (const auto& [setting, text] : *settings) model.given.try_emplace(setting, given_at(on, text, said.place));
+    } else if (!yaml::asks_for_nothing(said)) {
+      std::vector<std::string> values;
+      for (const auto& [value, meant] : kwarg.values) values.push_back(value);
+      on.problems.push_back(fmt::format("{}: {} is not supported: of this model it may be {}", key,
+                                        yaml::describe(said), fmt::join(values, " or ")));
+    }
+    return true;
+  }
+  if (yaml::asks_for_nothing(said)) return true;
+  if (said.kind != yaml::Kind::scalar) return false;
+  for (const std::string& name : kwarg.files) {
+    if (name != "name_or_path")
+      model.given.try_emplace(name, given_at(on, said.text, said.place));
+    else if (model.name_or_path.extension() != ".safetensors")  // a file there is what counts, as in ai-toolkit
+      model.name_or_path = said.text;
+  }
+  return true;
+}
+
 }  // namespace
 
 GivenValue given_at(const schema::Acting& on, const std::string& text, const yaml::Place& place) {
@@ -66,23 +102,16 @@ void apply_model_kwargs(schema::Acting& on, const yaml::Node& value) {
         "not supported: give settings of the model by their own keys: lora-host plugins --verbose lists them");
   };
   if (value.kind != yaml::Kind::map) return refuse();
-  for (const auto& [key, text] : value.entries) {
-    if (const auto file = plugin->arch_files.find(key.text); file != plugin->arch_files.end()) {
-      if (yaml::asks_for_nothing(text)) continue;
-      if (text.kind != yaml::Kind::scalar) return refuse();
-      for (const std::string& name : file->second) {
-        if (name != "name_or_path")
-          model.given.try_emplace(name, given_at(on, text.text, text.place));
-        else if (model.name_or_path.extension() != ".safetensors")  // a file there is what counts, as in ai-toolkit
-          model.name_or_path = text.text;
-      }
+  for (const auto& [key, said] : value.entries) {
+    if (const auto known = plugin->model_kwargs.find(key.text); known != plugin->model_kwargs.end()) {
+      if (!apply_model_kwarg(on, known->second, key.text, said)) return refuse();
       continue;
     }
     constexpr std::string_view train = "train_";
     const Expert* const expert =
         key.text.starts_with(train) ? experts->find(std::string_view(key.text).substr(train.size())) : nullptr;
-    if (expert == nullptr && !yaml::asks_for_nothing(text)) return refuse();
-    if (expert != nullptr && !on.flag(text).value_or(true))
+    if (expert == nullptr && !yaml::asks_for_nothing(said)) return refuse();
+    if (expert != nullptr && !on.flag(said).value_or(true))
       std::erase_if(trained, [&](const Expert& one) { return one.name == expert->name; });
   }
   if (!experts->wanted_together(model)) return;

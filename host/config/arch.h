@@ -13,7 +13,7 @@ namespace lh {
 void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& value);
 
 // model.model_kwargs of ai-toolkit: train_NAME: false leaves an expert of the model out; others are files that the
-// plugin has keys for (`model_kwargs` of its checkpoint YAML).
+// plugin has keys for, or values that mean settings of it (`model_kwargs` of its checkpoint YAML).
 void apply_model_kwargs(schema::Acting& on, const yaml::Node& value);
 
 // What the model is given at this place of the file.

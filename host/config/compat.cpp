@@ -119,7 +119,6 @@ constexpr Refused refused_table[] = {
     {"do_lorm", no_adapter},
     {"first_sample", "samples of step 0 are made as all others are: remove it"},
     {"torch_profiler", "use LORA_VERBOSE=time"},
-    {"network.transformer_only", "name what else is to be adapted in network.target_modules", "true"},
     {"network.all_layers", "name the layers in network.target_modules"},
     {"network.layer_offloading", "remove it: memory is planned before the first step"},
     {"network.lorm", no_adapter},
@@ -151,7 +150,6 @@ constexpr Refused refused_table[] = {
     {"train.do_paramiter_swapping", "a LoRA is small: remove it"},
     {"train.do_cfg", a_lora},
     {"train.do_random_cfg", a_lora},
-    {"train.max_loss", "use max_grad_norm"},
     {"train.loss_target", "the model says what it is trained to say: remove it", "noise"},
     {"train.noise_multiplier", a_lora, "1"},
     {"train.random_noise_shift", "use noise_offset"},
@@ -189,7 +187,6 @@ constexpr Refused refused_table[] = {
     {"train.t0_loss_target", a_lora},
     {"train.snr_gamma", "use min_snr_gamma"},
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
-    {"model.unconditional_lora_path", "remove it: samples without guidance need none"},
     {"model.accuracy_recovery_adapter", "remove it: float8_e4m3 with a factor for each row needs none"},
     {"network.split_multistage_loras", "each expert of a model has a LoRA file of its own: remove it", "true"},
     {"model.model_paths", "give each file by its own key: lora-host plugins --verbose lists them"},
@@ -269,6 +266,12 @@ void apply_square_crop(Acting& on, const yaml::Node& value) {
 }
 
 const Switch switch_table[] = {
+    {"network.transformer_only",
+     [](Acting& on, const yaml::Node& value) {
+       if (!on.flag(value).value_or(true) && on.config.network.target_modules.empty())
+         on.config.network.target_modules = {".*"};
+     },
+     "false, without target_modules: target_modules: ['.*'], all linear layers."},
     {"datasets[].square_crop", apply_square_crop,
      "true, with buckets: buckets: false without random_crop and random_scale, the square in the middle."},
     {"train.force_first_sample",
@@ -307,7 +310,8 @@ const Switch switch_table[] = {
      "A name that no plugin has is refused."},
     {"model.model_kwargs", apply_model_kwargs,
      "train_NAME: false, of a model of several experts: NAME is not trained. Files that the model's plugin has "
-     "keys for are given to them. Anything else is refused: settings of the model have keys of their own."},
+     "keys for are given to them, and values that it knows mean settings of it. Anything else is refused: settings of "
+     "the model have keys of their own."},
     {"model.extras_name_or_path",
      [](Acting& on, const yaml::Node& value) {
        if (value.kind == yaml::Kind::list || value.kind == yaml::Kind::map)
@@ -316,6 +320,14 @@ const Switch switch_table[] = {
      },
      "Checkpoint or diffusers directory that has the text encoders, tokenizers and image autoencoder which "
      "name_or_path does not have and no key of their own names."},
+    {"model.unconditional_lora_path",
+     [](Acting& on, const yaml::Node& value) {
+       if (!yaml::asks_for_nothing(value))
+         on.config.notes.emplace_back(
+             "model.unconditional_lora_path: not used: in samples with guidance the model that is trained says both "
+             "answers; what is trained is the same");
+     },
+     "Not used, and said so: in samples with guidance the model that is trained says both answers."},
     {"model.quantize",
      [](Acting& on, const yaml::Node& value) {
        if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";

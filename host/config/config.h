@@ -196,6 +196,7 @@ struct TrainSection {
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;
+  double max_loss = 0;  // of a batch: what is beyond teaches nothing; 0 = none
 
   // Where no optimizer was asked for its own, the usual one.
   double learning_rate() const { return lr.value_or(usual_lr); }

@@ -792,6 +792,10 @@ const Key table[] = {
      in<T, &Tr::huber_scale>,
      "What the width is multiplied by, but not that of snr.",
      {.range = positive}},
+    {"train.max_loss",
+     in<T, &Tr::max_loss>,
+     "A batch whose loss is larger teaches nothing; its loss counts as this. 0: all do.",
+     {.range = from_zero}},
 
     {"sample.sampler",
      in<S, &SampleConfig::sampler>,

@@ -36,14 +36,20 @@ inline constexpr const char* extras_key = "extras_name_or_path";
 // `model.is_NAME: true` -> the plugin's settings that each means, by key.
 using ArchNames = std::map<std::string, std::map<std::string, std::string>>;
 
-// Keys of ai-toolkit's `model.model_kwargs` that name a file -> the plugin's keys that it is for.
-using ArchFiles = std::map<std::string, std::vector<std::string>>;
+// What a key of ai-toolkit's `model.model_kwargs` means for a plugin.
+struct ModelKwarg {
+  bool is_file = false;
+  std::vector<std::string> files = {};  // a file: the plugin's keys that it is for
+  // Anything else: the values that it may have, and the plugin's settings that each means, by key.
+  std::map<std::string, std::map<std::string, std::string>> values = {};
+};
+using ModelKwargs = std::map<std::string, ModelKwarg>;
 
 struct PluginKeys {
   std::string plugin;
   std::vector<ModelKey> keys;
   ArchNames arch = {};
-  ArchFiles arch_files = {};
+  ModelKwargs model_kwargs = {};
   Experts experts = {};
   std::optional<MusubiModel> musubi = {};             // where musubi-tuner has it, too
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key

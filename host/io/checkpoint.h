@@ -53,7 +53,7 @@ struct CheckpointSpec {
   std::vector<ComponentSpec> components;
   std::vector<ModelKey> keys;            // of `model:`: files of components, other files, settings
   ArchNames arch;                        // names of ai-toolkit's for the models
-  ArchFiles arch_files;                  // and keys of its own of such a model
+  ModelKwargs model_kwargs;              // and keys of its own of such a model
   Experts experts;                       // that share the noise levels, each in a file of its own
   std::optional<MusubiModel> musubi;     // arguments of musubi-tuner's for the model
   std::vector<LoraLoader> lora_loaders;  // programs, and what they load

@@ -150,7 +150,7 @@ CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   spec.experts = read_experts(in, root, spec.keys);
   read_published(in, root);  // strictly, as the rest; who needs it reads it for itself
   spec.arch = read_arch_names(in, root, spec.keys);
-  spec.arch_files = read_arch_files(in, root, spec.keys);
+  spec.model_kwargs = read_model_kwargs(in, root, spec.keys);
   spec.musubi = read_musubi_model(in, root, spec.keys);
   if (const Node* loaders = root.find("lora_loaders"))
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))

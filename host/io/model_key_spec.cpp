@@ -114,7 +114,11 @@ std::map<std::string, std::string> read_settings(const Strict& in, const Node& s
   std::map<std::string, std::string> read;
   for (const auto& [key, value] : in.entries(settings, where)) {
     const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
-    if (known == keys.end() || std::ranges::find(known->choices, value.text) == known->choices.end())
+    const auto takes = [&, text = value.text](const ModelKey& setting) {
+      if (setting.kind == ModelKey::Kind::flag) return text == "true" || text == "false";
+      return std::ranges::find(setting.choices, text) != setting.choices.end();
+    };
+    if (known == keys.end() || !takes(*known))
       in.wrong(key, fmt::format("`{}: {}` is no setting of this model with this word", key.text, value.text));
     read[key.text] = value.text;
   }
@@ -131,20 +135,27 @@ ArchNames read_arch_names(const Strict& in, const Node& root, const std::vector<
   return names;
 }
 
-ArchFiles read_arch_files(const Strict& in, const Node& root, const std::vector<ModelKey>& keys) {
-  ArchFiles files;
-  const Node* kwargs = root.find("model_kwargs");
-  if (kwargs == nullptr) return files;
-  for (const auto& [name, list] : in.entries(*kwargs, "model_kwargs")) {
-    std::vector<std::string>& meant = files[name.text];  // none: it is read past
-    for (const Node& key : in.list(list, "model_kwargs")) {
+ModelKwargs read_model_kwargs(const Strict& in, const Node& root, const std::vector<ModelKey>& keys) {
+  ModelKwargs kwargs;
+  const Node* node = root.find("model_kwargs");
+  if (node == nullptr) return kwargs;
+  for (const auto& [name, meant] : in.entries(*node, "model_kwargs")) {
+    ModelKwarg& kwarg = kwargs[name.text];
+    kwarg.is_file = meant.kind == yaml::Kind::list;
+    if (!kwarg.is_file) {
+      const std::string where = fmt::format("model_kwargs `{}`", name.text);
+      for (const auto& [value, settings] : in.entries(meant, where))
+        kwarg.values[value.text] = read_settings(in, settings, where, keys);
+      continue;
+    }
+    for (const Node& key : meant.items) {  // none: it is read past
       const auto known = std::ranges::find(keys, key.text, &ModelKey::name);
       if (key.text != main_key && (known == keys.end() || known->kind != ModelKey::Kind::file))
         in.wrong(key, fmt::format("`{}` is no key of this model for a file", key.text));
-      meant.push_back(key.text);
+      kwarg.files.push_back(key.text);
     }
   }
-  return files;
+  return kwargs;
 }
 
 }  // namespace lh

@@ -15,6 +15,6 @@ std::map<std::string, std::string> read_settings(const yaml::Strict& in, const y
                                                  const std::string& where, const std::vector<ModelKey>& keys);
 // What ai-toolkit's names of the kinds of model mean.
 ArchNames read_arch_names(const yaml::Strict& in, const yaml::Node& root, const std::vector<ModelKey>& keys);
-ArchFiles read_arch_files(const yaml::Strict& in, const yaml::Node& root, const std::vector<ModelKey>& keys);
+ModelKwargs read_model_kwargs(const yaml::Strict& in, const yaml::Node& root, const std::vector<ModelKey>& keys);
 
 }  // namespace lh

@@ -66,7 +66,7 @@ std::vector<PluginKeys> Registry::model_keys() const {
       CheckpointSpec spec = CheckpointSpec::parse(model.checkpoint, model.id);
       all.back().keys = std::move(spec.keys);
       all.back().arch = std::move(spec.arch);
-      all.back().arch_files = std::move(spec.arch_files);
+      all.back().model_kwargs = std::move(spec.model_kwargs);
       all.back().experts = std::move(spec.experts);
       all.back().musubi = std::move(spec.musubi);
     } catch (const Error&) {

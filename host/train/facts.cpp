@@ -123,7 +123,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
            p.preserved.text()},
           {"train.cfg_scale", guidance < 0 ? "none (train.bypass_guidance_embedding)" : fmt::format("{}", guidance)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
-          {"train.loss", c.train.loss}};
+          {"train.loss", c.train.loss + (c.train.max_loss > 0 ? fmt::format(" up to {}", c.train.max_loss) : "")}};
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {

@@ -231,6 +231,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .by_place = counts_by_place(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
+                   .max_loss = config.train.max_loss,
                    .text_encoders = train_text,
                    .preserves = preserved.any(),
                    .keeps_masked = keeps_masked(),
