@@ -256,6 +256,42 @@ TEST(Krea2, LongPromptsKeepTheEndOfTheTemplate) {
   EXPECT_EQ(std::ranges::count(tokens.at("qwen3_vl.attention_mask").as<int32_t>(), 1), 546);
 }
 
+// ---- with reference pictures
+
+TEST(Krea2, EditNeedsAnEncoderThatSees) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  config.given["edit"] = {"true"};
+  EXPECT_THAT(
+      error_of([&] { const Model model(built_plugins(), config, ""); }),
+      HasSubstr("edit is true, and the text encoder is shown the reference pictures, but qwen3_vl has no vision "
+                "tower"));
+  const auto with = [&](const char* name, const Shape& shape) {
+    Shapes text;
+    add_small_qwen3_vl(text, "", 60);
+    add_qwen3_vision(text, "visual.", small_krea2.text);
+    if (name != nullptr) set(text, name, shape);
+    write_file(dir / "qwen3_vl.safetensors", filled(text));
+    return error_of([&] { const Model model(built_plugins(), config, ""); });
+  };
+  EXPECT_EQ(with(nullptr, {}), "");
+  EXPECT_THAT(with("visual.patch_embed.proj.weight", {64, 3, 2, 14, 14}),
+              HasSubstr("qwen3_vl:visual.patch_embed.proj.weight: expected shape [*, 3, 2, 16, 16]"));
+  EXPECT_THAT(with("visual.patch_embed.proj.weight", {48, 3, 2, 16, 16}),
+              HasSubstr("expected a multiple of 64 rows (16 heads, which two axes turn), found 48"));
+  EXPECT_THAT(with("visual.pos_embed.weight", {8, 64}), HasSubstr("expected a square number of rows, found 8"));
+  EXPECT_THAT(with("visual.deepstack_merger_list.2.linear_fc2.weight", {60, 256}),
+              HasSubstr("qwen3_vl:visual.deepstack_merger_list.2.linear_fc2.weight: expected shape [64, 256]"));
+}
+
+TEST(Krea2, OnlyReferencesAreIsolated) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  config.given["isolate_references"] = {"true"};
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), config, ""); }),
+              HasSubstr("isolate_references is true, but there are no references: set edit: true"));
+}
+
 TEST(Krea2, RoomForTheTemplateAlone) {
   const TempDir dir;
   const Model model(built_plugins(), write_separate(dir.path()), "");

@@ -12,6 +12,10 @@
 //
 // Patch (row, column) stands at (0, row, column), and all of the text at (0, 0, 0): its order in the sequence is free.
 // It is behind the image, so that what is not there is the end of the keys.
+//
+// References to look at, of the image's size, are in front of it, the n-th, from 1, with n on the first axis. They go
+// through the same layers, modulated as at timestep 0, and have no output. Isolated ones attend to each other alone:
+// what they are does not depend on the noise, so that a program may keep their keys and values for all steps.
 #include "denoiser.h"
 
 #include "nn/mmdit.hpp"
@@ -34,14 +38,27 @@ Value norm(Graph& g, Value x, const std::string& module) {
 struct Reach {
   int64_t head;
   nn::RopeTables rope = {};
-  Value seen = {};  // i32 [B]
+  Value seen = {};       // i32 [B]
+  int64_t isolated = 0;  // so many tokens in front attend to each other alone
 };
+
+nn::Qkv tokens(Graph& g, const nn::Qkv& x, int64_t start, int64_t count) {
+  return {g.slice(x.q, 1, start, count), g.slice(x.k, 1, start, count), g.slice(x.v, 1, start, count)};
+}
+
+Value attended(Graph& g, const nn::Qkv& qkv, const Reach& reach) {
+  if (reach.isolated == 0) return nn::self_attention(g, qkv, reach.rope, reach.seen);
+  const nn::Qkv all = nn::rotated(g, qkv, reach.rope);
+  const nn::Qkv rest = tokens(g, all, reach.isolated, g.shape(all.q)[1] - reach.isolated);
+  Value front = nn::self_attention(g, tokens(g, all, 0, reach.isolated));
+  return g.concat({front, nn::self_attention(g, {rest.q, all.k, all.v}, {}, reach.seen)}, 1);
+}
 
 Value attention(Graph& g, const std::string& module, Value x, const Reach& reach) {
   const auto heads = [&](const char* linear) { return nn::split_heads(g, g.linear(x, module + linear), reach.head); };
   const nn::Qkv qkv = {norm(g, heads(".wq"), module + ".qknorm.qnorm"), norm(g, heads(".wk"), module + ".qknorm.knorm"),
                        heads(".wv")};
-  Value y = nn::self_attention(g, qkv, reach.rope, reach.seen);
+  Value y = attended(g, qkv, reach);
   return g.linear(g.mul(y, g.sigmoid(g.linear(x, module + ".gate"))), module + ".wo");
 }
 
@@ -51,17 +68,44 @@ Value feed_forward(Graph& g, const std::string& module, Value x) {
 
 Value modulated(Graph& g, Value x, Value scale, Value shift) { return g.add(g.mul(x, g.affine(scale, 1, 1)), shift); }
 
-// mod [B, 6h], of which each block has another table added.
-Value block(Graph& g, const std::string& name, Value x, Value mod, const Reach& reach) {
+// Tokens that are modulated alike, and by what.
+struct Part {
+  Value x;    // [B, S, h]
+  Value mod;  // [B, 6h], of which each block has another table added
+};
+
+// One after the other through a layer of all tokens, and apart again.
+template <typename Before, typename Layer, typename After>
+void through(Graph& g, std::vector<Part>& parts, const Before& before, const Layer& layer, const After& after) {
+  std::vector<Value> ys;
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ys.push_back(before(parts[i].x, i));
+    lengths.push_back(g.shape(ys.back())[1]);
+  }
+  if (ys.size() == 1)
+    ys = {layer(ys[0])};
+  else
+    ys = g.split(layer(g.concat(ys, 1)), 1, lengths);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].x = after(parts[i].x, ys[i], i);
+}
+
+void block(Graph& g, const std::string& name, std::vector<Part>& parts, const Reach& reach) {
   auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
-  const lora_host::Dims d = g.shape(mod);
-  Value own = g.add(mod, g.reshape(g.param(name + ".mod.lin"), {1, d[1]}));
-  // Scale, shift and gate of attention and of the mlp, [B, 1, h] each.
-  const std::vector<Value> m = g.split(g.reshape(own, {d[0], 1, d[1]}), -1, std::vector<int64_t>(6, d[1] / 6));
-  Value y = modulated(g, norm(g, x, name + ".prenorm"), m[0], m[1]);
-  x = nn::gated(g, x, m[2], attention(g, name + ".attn", y, reach));
-  y = modulated(g, norm(g, x, name + ".postnorm"), m[3], m[4]);
-  return nn::gated(g, x, m[5], feed_forward(g, name + ".mlp", y));
+  std::vector<std::vector<Value>> m;  // of each part scale, shift and gate of attention and of the mlp, [B, 1, h] each
+  for (const Part& part : parts) {
+    const lora_host::Dims d = g.shape(part.mod);
+    Value own = g.add(part.mod, g.reshape(g.param(name + ".mod.lin"), {1, d[1]}));
+    m.push_back(g.split(g.reshape(own, {d[0], 1, d[1]}), -1, std::vector<int64_t>(6, d[1] / 6)));
+  }
+  const auto branch = [&](const std::string& before, size_t first, const auto& layer) {
+    through(
+        g, parts,
+        [&](Value x, size_t i) { return modulated(g, norm(g, x, name + before), m[i][first], m[i][first + 1]); }, layer,
+        [&](Value x, Value y, size_t i) { return nn::gated(g, x, m[i][first + 2], y); });
+  };
+  branch(".prenorm", 0, [&](Value y) { return attention(g, name + ".attn", y, reach); });
+  branch(".postnorm", 3, [&](Value y) { return feed_forward(g, name + ".mlp", y); });
 }
 
 Value text_block(Graph& g, const std::string& name, Value x, const Reach& reach) {
@@ -83,41 +127,68 @@ Value fused_text(Graph& g, const Dimensions& dims, Value text, Value lengths) {
   return nn::mlp(g, norm(g, x, "txtmlp.0"), "txtmlp.1", "txtmlp.3");
 }
 
-nn::RopeTables positions(Graph& g, int64_t head, int64_t rows, int64_t columns, int64_t text) {
+// Of references, the image and the text.
+nn::RopeTables positions(Graph& g, int64_t head, int64_t references, int64_t rows, int64_t columns, int64_t text) {
   using Id = std::array<int64_t, 3>;
   std::vector<Id> ids;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
+  const auto picture = [&](int64_t number) {
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) ids.push_back({number, row, column});
+  };
+  for (int64_t n = 1; n <= references; ++n) picture(n);
+  picture(0);
   ids.resize(ids.size() + static_cast<size_t>(text), Id{0, 0, 0});
   const int64_t part = head / 16;  // 4 + 6 + 6 of them: of heads of 128 the axes 32 + 48 + 48
   return nn::rope_tables(g, ids, Id{4 * part, 6 * part, 6 * part}, 1000.0);
 }
 
+// [B, h] and what blocks are modulated by, [B, 6h].
+struct Time {
+  Value t, mod;
+};
+Time time(Graph& g, Value timestep) {
+  const int64_t sinusoid = g.weights().require("tmlp.0.weight")[1];
+  Value t = nn::mlp(g, g.timestep_embedding(timestep, sinusoid, 10000.0, 1000.0), "tmlp.0", "tmlp.2");
+  return {t, g.linear(g.gelu(t, "tanh"), "tproj.1")};
+}
+
 }  // namespace
 
-void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
+void build_denoiser(Graph& g, const Dimensions& dims, const Editing& editing, const lora_host::Sizes& sizes) {
   const int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
-  Value latents = g.input("latents", {batch, height, width, dims.channels});
+  const lora_host::Dims image{batch, height, width, dims.channels};
+  Value latents = g.input("latents", image);
   Value text = g.input("text", {batch, length, dims.states * dims.text});
   Value mask = g.input("text_mask", {batch, length}, LH_I32);
   Value timestep = g.input("timestep", {batch}, LH_F32);
+  const auto patches = [&](Value x) { return nn::patchify_channel_first(g, x, Dimensions::patch); };
+  std::vector<Value> references;  // the first is there wherever the model edits
+  for (const char* name : {"reference", "reference_2", "reference_3"})
+    if (editing.references && (references.empty() || sizes.has(name)))
+      references.push_back(patches(g.input(name, image)));
 
-  const int64_t sinusoid = g.weights().require("tmlp.0.weight", {dims.hidden, -1})[1];
-  Value t = nn::mlp(g, g.timestep_embedding(timestep, sinusoid, 10000.0, 1000.0), "tmlp.0", "tmlp.2");
-  Value mod = g.linear(g.gelu(t, "tanh"), "tproj.1");
+  const int64_t rows = height / Dimensions::patch, columns = width / Dimensions::patch, places = rows * columns;
+  const auto shown = static_cast<int64_t>(references.size());
   Value lengths = nn::mask_lengths(g, mask);
   Value c = fused_text(g, dims, text, g.cast(lengths, LH_I32));
-  Value x = g.concat({g.linear(nn::patchify_channel_first(g, latents, Dimensions::patch), "first"), c}, 1);
-
-  const int64_t rows = height / Dimensions::patch, columns = width / Dimensions::patch;
+  const Time now = time(g, timestep);
+  std::vector<Part> parts{{g.concat({g.linear(patches(latents), "first"), c}, 1), now.mod}};
+  if (shown > 0) {
+    const Time clean = time(g, g.constant({batch}, std::vector<float>(static_cast<size_t>(batch), 0)));
+    Value x = g.linear(shown == 1 ? references[0] : g.concat(references, 1), "first");
+    parts.insert(parts.begin(), {x, clean.mod});
+  }
+  const double pictures = static_cast<double>((shown + 1) * places);
   const Reach reach = {.head = dims.head,
-                       .rope = positions(g, dims.head, rows, columns, length),
-                       .seen = g.cast(g.affine(lengths, 1, static_cast<double>(rows * columns)), LH_I32)};
-  for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, mod, reach);
+                       .rope = positions(g, dims.head, shown, rows, columns, length),
+                       .seen = g.cast(g.affine(lengths, 1, pictures), LH_I32),
+                       .isolated = editing.isolated ? shown * places : 0};
+  for (int64_t i = 0; i < dims.blocks; ++i) block(g, "blocks." + std::to_string(i), parts, reach);
+  Value x = parts.back().x;
 
   Value table = g.reshape(g.param("last.modulation.lin"), {1, 2, dims.hidden});
-  Value last = g.add(g.expand(g.reshape(t, {batch, 1, dims.hidden}), {batch, 2, dims.hidden}), table);
-  x = norm(g, g.slice(x, 1, 0, rows * columns), "last.norm");
+  Value last = g.add(g.expand(g.reshape(now.t, {batch, 1, dims.hidden}), {batch, 2, dims.hidden}), table);
+  x = norm(g, g.slice(x, 1, 0, places), "last.norm");
   x = modulated(g, x, g.slice(last, 1, 0, 1), g.slice(last, 1, 1, 1));
   x = g.linear(x, "last.linear");
   g.output("output", nn::unpatchify_channel_first(g, x, height, width, Dimensions::patch));

@@ -18,11 +18,17 @@ struct Dimensions {
   int64_t blocks = 0;     // of text and image
 };
 
+// What the transformer is shown beside the prompt.
+struct Editing {
+  bool references = false;  // reference, and where they are there reference_2 and reference_3
+  bool isolated = false;    // these attend to each other alone
+};
+
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
 
 // latents [B, H, W, C], text [B, L, states * text] (a token's states side by side), text_mask i32 [B, L] (1 = there;
-// those come first), timestep f32 [B] (sigma in 0..1) -> velocity.
-void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+// those come first), timestep f32 [B] (sigma in 0..1), reference [B, H, W, C], ... -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const Editing& editing, const lora_host::Sizes& sizes);
 
 }  // namespace krea2

@@ -8,6 +8,7 @@
 #include "denoiser.h"
 #include "nn/llm.hpp"
 #include "nn/qwen_vision.hpp"
+#include "nn/shown_picture.hpp"
 #include "nn/wan_autoencoder.hpp"
 #include "qwen_image_text.hpp"
 
@@ -95,20 +96,11 @@ class QwenImage : public nn::WanLatentModel {
     g.weights().require_component("qwen2_5_vl", "qwen2_5_vl_path", "conditioner");
     const nn::TemplatedPrompt prompt = nn::templated_prompt(g, sizes, "qwen2_5_vl");
     constexpr int64_t cell = nn::QwenVision::cell;
-    std::vector<std::string> pictures;  // that a prompt is given, and where they stand
-    std::vector<nn::ShownPicture> places;
-    for (const std::string name : {"picture", "picture_2", "picture_3"}) {
-      if (!sizes.has(name + "_at")) continue;
-      pictures.push_back(name);
-      places.push_back({sizes[name + "_at"], sizes[name + "_height"] / cell, sizes[name + "_width"] / cell});
-    }
+    const std::vector<nn::ShownPicture> pictures = nn::shown_pictures(sizes, cell);
     const int64_t length = sizes["qwen2_5_vl.length"];
-    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, prompt.ids, prompt.mask, nn::positions_around(places, length));
+    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, prompt.ids, prompt.mask, nn::positions_around(pictures, length));
     nn::QwenVision vision(g, "qwen2_5_vl:visual.");
-    for (size_t i = 0; i < pictures.size(); ++i) {
-      const nn::ShownPicture& at = places[i];
-      llm.show(at.at, vision(g.input(pictures[i], {1, at.height * cell, at.width * cell, 3})));
-    }
+    for (const nn::ShownPicture& picture : pictures) llm.show(picture.at, vision(nn::picture_input(g, picture, cell)));
     prompt.output(g, llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:")).back()));
   }
 

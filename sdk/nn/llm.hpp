@@ -51,12 +51,22 @@ struct LlmFacts {
   bool value_norm = false;    // values go through an RMS norm without weights
   bool pads_first = false;    // pads stand in front, and count as positions
   int64_t pad_position = -1;  // where every pad behind the tokens stands, in layers without a window; -1: they count on
-  // Of models that also see: a position has three axes, and so many of the frequencies, one after the other, turn by
-  // each of them.
+  // Of models that also see: a position has three axes, and so many of the frequencies turn by each of them: one after
+  // the other, or (Qwen3-VL) in turns as long as the second and the third have any left, the first has all others.
   std::array<int64_t, 3> rope_sections = {};
+  bool sections_in_turns = false;
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
   int64_t head_dim_of(int64_t layer) const { return windowed(layer) || full_head_dim == 0 ? head_dim : full_head_dim; }
+  // The axis by which each frequency turns.
+  std::vector<size_t> rope_axes() const {
+    std::vector<size_t> axes;
+    for (size_t axis = 0; axis < rope_sections.size(); ++axis)
+      axes.insert(axes.end(), static_cast<size_t>(rope_sections[axis]), axis);
+    if (sections_in_turns)
+      for (size_t k = 0; k < axes.size(); ++k) axes[k] = static_cast<int64_t>(k) < 3 * rope_sections[k % 3] ? k % 3 : 0;
+    return axes;
+  }
   bool has_values(int64_t layer) const { return windowed(layer) || !keys_are_values; }
 };
 
@@ -78,7 +88,7 @@ class Llm {
     for (size_t k = 0; k < frequencies.size(); ++k)
       frequencies[k] = static_cast<double>(k) < turning ? scaled(static_cast<double>(k), frequencies[k]) : 0;
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
-    if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_sections, frequencies);
+    if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_axes(), frequencies);
     if (facts.pad_position >= 0) plain_.rope = with_pads(plain_.rope, mask, frequencies);
     if (facts.window_theta > 0)
       windowed_.rope = rope_tables(g, length_, rope_frequencies(facts.head_dim, facts.window_theta));
@@ -89,21 +99,35 @@ class Llm {
     return weights.count(prefix + "model.layers.", ".self_attn.q_proj.weight");
   }
 
-  // Rows [1, n, d] take the place of the embeddings of n tokens from `at` on, in every text.
-  void show(int64_t at, Value rows) { shown_.push_back({at, rows}); }
+  // Rows [1, n, d] take the place of the embeddings of n tokens from `at` on, in every text; those of `deep` are added
+  // to what the first, second, ... layer gives for these tokens.
+  void show(int64_t at, Value rows, std::vector<Value> deep = {}) { shown_.push_back({at, rows, std::move(deep)}); }
 
-  // After 0, 1, ... `depth` layers, without the final norm.
+  // After 0, 1, ... `depth` layers, without the final norm, and as a layer gives them: without what is added to them.
   std::vector<Value> states(int64_t depth) {
     Value x = g_.embedding(ids_, root_ + "embed_tokens");
     if (facts_.embedding_scale != 1) x = g_.affine(x, facts_.embedding_scale);
-    for (const auto& [at, rows] : shown_) x = with_rows(x, at, rows);
+    for (const Shown& shown : shown_) x = with_rows(x, shown.at, shown.rows);
     std::vector<Value> all = {x};
-    for (int64_t i = 0; i < depth; ++i) all.push_back(x = layer(i, x));
+    for (int64_t i = 0; i < depth; ++i) {
+      all.push_back(x = layer(i, x));
+      for (const Shown& shown : shown_)
+        if (static_cast<size_t>(i) < shown.deep.size()) x = with_added(x, shown.at, shown.deep[static_cast<size_t>(i)]);
+    }
     return all;
   }
   Value final_norm(Value x) { return norm(x, root_ + "norm"); }
 
  private:
+  struct Shown {
+    int64_t at;
+    Value rows;
+    std::vector<Value> deep;
+  };
+
+  Value with_added(Value x, int64_t at, Value rows) {
+    return with_rows(x, at, g_.add(g_.slice(x, 1, at, g_.shape(rows)[1]), rows));
+  }
   Value with_rows(Value x, int64_t at, Value rows) {
     const Dims d = g_.shape(x);
     const int64_t end = at + g_.shape(rows)[1];
@@ -217,7 +241,7 @@ class Llm {
   Value ids_;
   int64_t length_;
   Value key_lengths_, key_mask_;  // real tokens of each sample: how many, or which
-  std::vector<std::pair<int64_t, Value>> shown_;
+  std::vector<Shown> shown_;
   Reach plain_, windowed_;
 };
 

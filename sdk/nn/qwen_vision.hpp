@@ -1,5 +1,5 @@
 // The vision tower of Qwen2.5-VL: a picture [1, H, W, 3] in [-1, 1] -> rows [1, H/28 W/28, d], which take the place of
-// as many tokens of a prompt; and the positions of all tokens around them.
+// as many tokens of a prompt.
 //
 //   x = patches of 14 pixels, the picture twice in time;  x += proj(attention);  x += down(silu(gate y) * up y)
 //   rows = fc2(gelu(fc1(2x2 neighbours of norm(x))))
@@ -143,29 +143,6 @@ inline void check_qwen_vision(const Weights& weights, const std::string& prefix,
   weights.require(prefix + "merger.ln_q.weight", {h});
   weights.require_linear(prefix + "merger.mlp.0", group, group);
   weights.require_linear(prefix + "merger.mlp.2", width, group);
-}
-
-// A picture among the tokens of a prompt: the place of its first row, its sides in rows.
-struct ShownPicture {
-  int64_t at = 0, height = 0, width = 0;
-};
-
-// (time, row, column) of each of `length` tokens. A picture lies in one moment, rows and columns from there on; the
-// token behind it stands where its longer side ends.
-inline AxisPositions positions_around(const std::vector<ShownPicture>& pictures, int64_t length) {
-  AxisPositions all;
-  int64_t next = 0;
-  const auto count_to = [&](int64_t end) {
-    for (; static_cast<int64_t>(all.size()) < end; ++next) all.push_back({next, next, next});
-  };
-  for (const ShownPicture& picture : pictures) {  // as they stand
-    count_to(picture.at);
-    for (int64_t row = 0; row < picture.height; ++row)
-      for (int64_t column = 0; column < picture.width; ++column) all.push_back({next, next + row, next + column});
-    next += std::max(picture.height, picture.width);
-  }
-  count_to(length);
-  return all;
 }
 
 }  // namespace lora_host::nn

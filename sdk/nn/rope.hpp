@@ -57,20 +57,13 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
   return angles.tables(g, {static_cast<int64_t>(ids.size()), half});
 }
 
-// For positions on several axes that share one list of frequencies: its first sections[0] turn by the first axis, the
-// next ones by the second, and so on.
+// For positions on several axes that share one list of frequencies, each of which turns by the axis `by`.
 template <size_t N>
-RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::array<int64_t, N>& sections,
+RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::vector<size_t>& by,
                        const std::vector<double>& frequencies) {
   RopeAngles angles;
-  for (const auto& id : ids) {
-    auto next = frequencies.begin();
-    for (size_t a = 0; a < N; ++a) {
-      const auto first = next;
-      next += sections[a];
-      angles.add(id[a], std::vector<double>(first, next));
-    }
-  }
+  for (const auto& id : ids)
+    for (size_t k = 0; k < frequencies.size(); ++k) angles.add(static_cast<double>(id[by[k]]) * frequencies[k]);
   return angles.tables(g, {static_cast<int64_t>(ids.size()), static_cast<int64_t>(frequencies.size())});
 }
 

@@ -22,6 +22,9 @@ inline constexpr Krea2Dit small_krea2{2, 256, 192, 64, 2, 64, 96, 2},
 // Qwen3-VL's language model for the small transformer: five layers, of which two states are read.
 void add_small_qwen3_vl(Shapes& shapes, const std::string& prefix, int64_t words);
 
+// Its vision tower (nn/qwen3_vision.hpp) under `prefix`, "visual.", for a language model of `width`.
+void add_qwen3_vision(Shapes& shapes, const std::string& prefix, int64_t width);
+
 // One file with everything that a run needs, with as many words as the tokenizer that ships with the program has.
 void write_small_krea2(const std::filesystem::path& path);
 
