@@ -188,13 +188,14 @@ TEST(CaptionRule, TagsAreDroppedAtTheirRate) {
   EXPECT_NEAR(static_cast<double>(there) / 4000, 0.7, 0.037);
 }
 
-Dataset two_images(const DatasetConfig& config) {
+Dataset two_images(const DatasetConfig& config, int64_t batch_size = 1) {
   Dataset dataset;
   for (const char* text : {"a, b, c, d", "e, f, g, h"}) {
     Sample sample;
     sample.texts = {text};
     sample.rule = CaptionRule(config, "sks");
     sample.caption = sample.rule.plain(text);
+    sample.batch_size = batch_size;
     dataset.samples.push_back(std::move(sample));
   }
   return dataset;
@@ -203,8 +204,8 @@ Dataset two_images(const DatasetConfig& config) {
 // N processes with accumulation A are one with N A: a caption depends on the micro-step of the whole run.
 TEST(RunCaptions, AreAllThatTheRunUsesAndNoOthers) {
   const Dataset dataset =
-      two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2, d.keep_tokens = 1; }));
-  BatchOrder order(dataset, 3, 11, 2);
+      two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2, d.keep_tokens = 1; }), 3);
+  BatchOrder order(dataset, 11, 2);
   const RunCourse course{.seed = 11, .batches_per_epoch = order.batches_per_epoch(), .micro_batches = 2, .steps = 10};
   const RunCaptions captions(dataset, order, course, PreservedPrompts(Config{}), 1000);
   EXPECT_TRUE(captions.complete());
@@ -247,12 +248,12 @@ TEST(CaptionRule, WordsOfAFileAndWordsThatAreNone) {
 
 // The prompts of a second loss are known before the first step, too: one for each caption that there will be.
 TEST(RunCaptions, HavePreservedOnes) {
-  const Dataset dataset = two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2; }));
+  const Dataset dataset = two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2; }), 2);
   Config config;
   config.trigger_word = "sks";
   config.train.diff_output_preservation = true;
   config.train.diff_output_preservation_class = "dog";
-  BatchOrder order(dataset, 2, 11);
+  BatchOrder order(dataset, 11);
   const RunCourse course{.seed = 11, .batches_per_epoch = order.batches_per_epoch(), .steps = 8};
   const RunCaptions captions(dataset, order, course, PreservedPrompts(config), 1000);
   std::set<std::string> want;
@@ -272,7 +273,7 @@ TEST(RunCaptions, HavePreservedOnes) {
 
 TEST(RunCaptions, WithoutDrawsEveryImageHasItsOwn) {
   const Dataset dataset = two_images({});
-  BatchOrder order(dataset, 1, 11);
+  BatchOrder order(dataset, 11);
   const RunCaptions captions(dataset, order, {.batches_per_epoch = 2, .steps = 1}, PreservedPrompts(Config{}), 2);
   EXPECT_THAT(captions.all(), UnorderedElementsAre("sks, a, b, c, d", "sks, e, f, g, h"));
   EXPECT_EQ(captions.varying(), 0);

@@ -111,7 +111,7 @@ class DatasetTest : public testing::Test {
   }
   std::string error(const KnownGood& known_good = {}) const {
     try {
-      open_dataset({config_}, trigger_, 16, known_good);
+      open_dataset({config_}, {trigger_}, 16, known_good);
       return "";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), Code::data);
@@ -141,7 +141,7 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   config_.num_repeats = 3;
   config_.caption_ext = ".txt";
   config_.caption_dropout_rate = 0.25;
-  const Dataset dataset = open_dataset({config_}, "sks", 16);
+  const Dataset dataset = open_dataset({config_}, {"sks"}, 16);
   ASSERT_EQ(dataset.samples.size(), 16u);
   std::string order;
   for (const Sample& s : dataset.samples) order += s.image.path.filename().string() + (s.flip.x ? "* " : " ");
@@ -166,7 +166,7 @@ TEST_F(DatasetTest, ImagesAreMirroredInTheWaysAskedFor) {
     config_.flip_x = asked.x;
     config_.flip_y = asked.y;
     std::vector<Flip> found;
-    for (const Sample& s : open_dataset({config_}, "", 16).samples) found.push_back(s.flip);
+    for (const Sample& s : open_dataset({config_}, {}, 16).samples) found.push_back(s.flip);
     EXPECT_EQ(found, expected) << asked.x << asked.y;
   }
 }
@@ -179,7 +179,7 @@ TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {
   write_file(folder_ / "b.png", cut);
   add("c.png");
   write_file(folder_ / "c.png", test::FileBytes{});
-  const Dataset dataset = open_dataset({config_}, "", 16);
+  const Dataset dataset = open_dataset({config_}, {}, 16);
   EXPECT_EQ(dataset.samples.size(), 1u);
   EXPECT_EQ(dataset.skipped, 2);
   EXPECT_EQ(test::take_warnings().size(), 2u);  // one names each image left out
@@ -201,7 +201,7 @@ TEST_F(DatasetTest, NothingUsableIsAnError) {
   expect_error("this is not a folder");
   config_.folder_path = folder_ / "absent";
   expect_error("there is no such folder");
-  EXPECT_THROW(open_dataset({}, "", 16), Error);
+  EXPECT_THROW(open_dataset({}, {}, 16), Error);
 }
 
 TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
@@ -218,12 +218,12 @@ TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
   write_text(folder_ / "3.png.caption", "three");
   expect_error("(3.png.caption is beside 3.png: name it 3.caption, or ");
   config_.default_caption = "a [trigger]";
-  EXPECT_EQ(open_dataset({config_}, "sks", 16).samples[0].caption, "a sks");
+  EXPECT_EQ(open_dataset({config_}, {"sks"}, 16).samples[0].caption, "a sks");
   EXPECT_THAT(test::take_warnings(),
               testing::ElementsAre(testing::HasSubstr("8 of 8 images have no caption; theirs is \"a [trigger]\"; but "
                                                       "3.png.caption is beside 3.png: name it 3.caption")));
   for (const char* name : {"3.png.caption", "metadata.jsonl"}) std::filesystem::remove(folder_ / name);
-  open_dataset({config_}, "sks", 16);
+  open_dataset({config_}, {"sks"}, 16);
   EXPECT_THAT(test::take_warnings(), testing::IsEmpty());
 }
 
@@ -240,7 +240,7 @@ TEST_F(DatasetTest, CaptionsOfFilesInCapitals) {
   write_file(folder_ / "b.png", encode_png(test_picture(16, 16)));
   write_text(folder_ / "b.TXT", "passed over");
   write_text(folder_ / "b.txt", "quiet");
-  const Dataset dataset = open_dataset({config_}, "", 16);
+  const Dataset dataset = open_dataset({config_}, {}, 16);
   ASSERT_EQ(dataset.samples.size(), 2u);
   EXPECT_EQ(dataset.samples[0].caption, "loud");
   EXPECT_EQ(dataset.samples[1].caption, "quiet");
@@ -273,13 +273,13 @@ TEST_F(DatasetTest, FoldersWithinTheFolder) {
   expect_error("sub-folders are searched with recursive: true");
   config_.recursive = true;
   config_.missing_captions = "empty";
-  EXPECT_EQ(names_of(open_dataset({config_}, "", 16).samples),
+  EXPECT_EQ(names_of(open_dataset({config_}, {}, 16).samples),
             (std::vector<std::string>{"a.png", "b.png", "c.png", "d.png"}));
   // Links that lead back are followed once; two of them would have had no end.
   for (const char* link : {"notes/back", "notes/again", "2_cat/notes"})
     std::filesystem::create_directory_symlink(folder_ / ".", folder_ / link);
   test::take_warnings();
-  EXPECT_EQ(names_of(open_dataset({config_}, "", 16).samples),
+  EXPECT_EQ(names_of(open_dataset({config_}, {}, 16).samples),
             (std::vector<std::string>{"a.png", "b.png", "c.png", "d.png"}));
   EXPECT_THAT(test::take_warnings(), testing::Contains(testing::HasSubstr("is a link to a folder that it lies in")));
   for (const char* link : {"notes/back", "notes/again", "2_cat/notes"}) std::filesystem::remove(folder_ / link);
@@ -288,7 +288,7 @@ TEST_F(DatasetTest, FoldersWithinTheFolder) {
   std::filesystem::remove(folder_ / "notes/e.png");
   config_.recursive = false;
   config_.class_folders = true;
-  const Dataset dataset = open_dataset({config_}, "", 16);
+  const Dataset dataset = open_dataset({config_}, {}, 16);
   ASSERT_EQ(names_of(dataset.samples), (std::vector<std::string>{"a.png", "b.png", "c.png"}));
   EXPECT_EQ(dataset.samples[0].repeats, 10);
   EXPECT_EQ(dataset.samples[0].caption, "a cat") << "its file counts";
@@ -301,7 +301,7 @@ TEST_F(DatasetTest, FoldersWithinTheFolder) {
 TEST_F(DatasetTest, ImagesOfOtherFormatsAreNamed) {
   add("a.png");
   for (const char* name : {"c.JXL", "b.jp2", "x.safetensors"}) write_text(folder_ / name, "?");
-  EXPECT_EQ(open_dataset({config_}, "", 16).not_read, (std::vector<std::string>{"b.jp2", "c.JXL"}));
+  EXPECT_EQ(open_dataset({config_}, {}, 16).not_read, (std::vector<std::string>{"b.jp2", "c.JXL"}));
 }
 
 // A scale of 0 covers the bucket, 1 is the image as it is; images that are no larger than the bucket stay.
@@ -317,7 +317,7 @@ TEST_F(DatasetTest, ImagesComeAtAnyScale) {
   add("a.png");
   config_.random_scale = true;
   config_.augment_variants = 4;
-  const Dataset dataset = open_dataset({config_}, "", 16);
+  const Dataset dataset = open_dataset({config_}, {}, 16);
   std::set<double> scales;
   for (const ImageCut& cut : dataset.samples.at(0).cuts()) {
     EXPECT_EQ(cut.augment.at.x, 0.5) << "the centre, unless random_crop is on";
@@ -332,7 +332,7 @@ TEST_F(DatasetTest, MetadataSaysWhichImagesThereAre) {
   add("b.png", "not this");
   config_.metadata_file = folder_ / "meta.json";
   write_text(config_.metadata_file, R"({"b.png": {"caption": ["one", "two"]}})");
-  const Dataset dataset = open_dataset({config_}, "", 16);
+  const Dataset dataset = open_dataset({config_}, {}, 16);
   ASSERT_EQ(names_of(dataset.samples), std::vector<std::string>{"b.png"});
   EXPECT_EQ(dataset.samples[0].texts, (std::vector<std::string>{"one", "two"}));
 }
@@ -358,7 +358,7 @@ TEST_F(DatasetTest, RegularizationImagesAreAsManyAsOthers) {
       for (int64_t j = 0; j < (i == 0 ? row.images : row.reg_images); ++j)
         write_file(configs[i].folder_path / fmt::format("{}.png", j), encode_png(test_picture(16, 16)));
     }
-    const Dataset dataset = open_dataset(configs, "sks", 16);
+    const Dataset dataset = open_dataset(configs, {"sks"}, 16);
     std::vector<int64_t> reg;
     for (const Sample& sample : dataset.samples) {
       EXPECT_EQ(sample.caption, sample.is_reg ? "a dog" : "sks, a dog");
@@ -367,7 +367,7 @@ TEST_F(DatasetTest, RegularizationImagesAreAsManyAsOthers) {
     EXPECT_EQ(reg, row.reg);
     EXPECT_EQ(dataset.unused_reg, row.unused);
     try {
-      open_dataset({configs[1]}, "sks", 16);
+      open_dataset({configs[1]}, {"sks"}, 16);
       ADD_FAILURE();
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("all of them have is_reg"), std::string::npos) << e.what();
@@ -384,7 +384,7 @@ TEST_F(DatasetTest, WholeImagesAreSetApart) {
   config_.resolution = {32, 48};
   config_.flip_x = true;
   const auto split = [&](double share, uint64_t seed) {
-    return open_dataset({config_}, "", 16, {}, {}, {share, seed});
+    return open_dataset({config_}, {}, 16, {}, {}, {share, seed});
   };
   const Dataset dataset = split(0.25, 1);
   EXPECT_EQ(dataset.validation.size(), 2u * 4);
@@ -421,7 +421,7 @@ TEST_F(DatasetTest, MasksSayWhereImagesCount) {
   write_file(folder_ / "masks/sub/c.png", encode_png(half_white(64, 48)));
   config_.folder_path = folder_ / ".";
   config_.recursive = false;
-  Dataset dataset = open_dataset({config_}, "", 16);
+  Dataset dataset = open_dataset({config_}, {}, 16);
   ASSERT_EQ(dataset.samples.size(), 2u);
   ASSERT_TRUE(dataset.samples[0].mask);
   EXPECT_FALSE(dataset.samples[1].mask) << "it counts everywhere";
@@ -429,14 +429,14 @@ TEST_F(DatasetTest, MasksSayWhereImagesCount) {
   config_.mask_min_value = 0.25;
   for (const bool invert : {false, true}) {
     config_.invert_mask = invert;
-    dataset = open_dataset({config_}, "", 16);
+    dataset = open_dataset({config_}, {}, 16);
     const std::vector<float> places = read_mask(*dataset.samples[0].mask, {64, 48});
     ASSERT_EQ(places.size(), 64u * 48);
     EXPECT_NEAR(places[8], invert ? 0.25 : 1, 0.01);
     EXPECT_NEAR(places[56], invert ? 1 : 0.25, 0.01);
   }
   write_file(folder_ / "masks/b.png", encode_png(half_white(48, 48)));
-  open_dataset({config_}, "", 16);
+  open_dataset({config_}, {}, 16);
   EXPECT_THAT(test::take_warnings(),
               testing::ElementsAre(testing::HasSubstr("48 x 48 pixels, and its image b.png has 64 x 48")));
   config_.alpha_mask = true;
@@ -453,7 +453,7 @@ TEST_F(DatasetTest, AlphaIsAMask) {
   write_file(folder_ / "a.png", test::encode_png_as(32, 16, 32 * 4, rows, {.color_type = 6, .bit_depth = 8}));
   write_text(folder_ / "a.txt", "a cat");
   config_.alpha_mask = true;
-  const std::vector<float> places = read_mask(*open_dataset({config_}, "", 16).samples[0].mask, {32, 16});
+  const std::vector<float> places = read_mask(*open_dataset({config_}, {}, 16).samples[0].mask, {32, 16});
   EXPECT_EQ(places[4], 1.0f);
   EXPECT_EQ(places[28], 0.0f);
 }

@@ -195,8 +195,8 @@ struct ToyTraining {
 
   ToyTraining(const std::string& optimizer, const EmaConfig& ema, std::optional<double> norm_limit = {})
       : train(section(optimizer, ema)),
-        plan(device, model(), built_plugins(), train, selection, {StepShape{{64, 64}, {{"text_length", 32}}}},
-             {.batch = 2, .norm_limit = norm_limit}),
+        plan(device, model(), built_plugins(), train, selection, {StepShape{{64, 64}, {{"text_length", 32}}, 2}},
+             {.norm_limit = norm_limit}),
         weights(device, model().checkpoint(), plan.largest().graph),
         runner(device, plan, weights, {.loss_scaling = true}) {
     plan.adapters->initialise(1);

@@ -96,7 +96,7 @@ class Alone {
 
  private:
   Graph graph_of(const SampleRequest& request) const {
-    const Sizes sizes = StepShape{request.bucket(), {{"text_length", text_rows}}}.sizes(model_.recipe().latents, 1);
+    const Sizes sizes = StepShape{request.bucket(), {{"text_length", text_rows}}}.sizes(model_.recipe().latents);
     return build_sample_graph(model_, sizes, no_adapter, DType::f32);
   }
   Model model_;

@@ -213,7 +213,7 @@ TEST(ImageFormats, AFolderOfAllKinds) {
   config.folder_path = folder.path();
   config.default_caption = "a";
   config.resolution = {64};
-  const Dataset dataset = open_dataset({config}, "", 16);
+  const Dataset dataset = open_dataset({config}, {}, 16);
   EXPECT_EQ(dataset.samples.size(), 2u);
   EXPECT_EQ(dataset.animated, std::vector<std::string>{"film.GIF"});
   EXPECT_EQ(dataset.not_read, std::vector<std::string>{"odd.jxl"});

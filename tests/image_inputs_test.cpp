@@ -60,7 +60,7 @@ class FurtherImages : public testing::Test {
       if (i / 3 % 64 < 32) image.rgb[i] = 255;
     return image;
   }
-  Dataset open() const { return open_dataset({data_}, "", 16, {}, keys); }
+  Dataset open() const { return open_dataset({data_}, {}, 16, {}, keys); }
   std::string error() const {
     return error_of([&] { open(); });
   }
@@ -93,7 +93,7 @@ TEST_F(FurtherImages, KeysAreThoseOfTheModel) {
   EXPECT_THAT(error(), HasSubstr("datasets[0].images.mask: missing"));
   data_.images["mask"] = {{(dir_ / "nowhere").string()}};
   EXPECT_THAT(error(), HasSubstr("nowhere: No such file or directory"));
-  EXPECT_THAT(error_of([&] { open_dataset({data_}, "", 16); }),
+  EXPECT_THAT(error_of([&] { open_dataset({data_}, {}, 16); }),
               HasSubstr("datasets[0].images.control: the model is given no image of this key. Remove it"));
 }
 

@@ -156,7 +156,7 @@ validation_split = 0.25
 validation_seed = 3
 [[datasets]]
 resolution = 64
-batch_size = 1
+batch_size = 2
 network_multiplier = 1.0
 caption_separator = ","
 secondary_separator = ";;;"

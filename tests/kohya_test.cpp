@@ -283,6 +283,7 @@ shuffle_caption = false
 caption_extension = ".txt"
 keep_tokens = 1
 flip_aug = true
+batch_size = 3
 [[datasets]]
 resolution = 1024
 batch_size = 4
@@ -299,7 +300,6 @@ min_bucket_reso = 256
   flip_aug = false
 [[datasets]]
 resolution = [512, 512]
-batch_size = 4
   [[datasets.subsets]]
   image_dir = "c"
   caption_extension = ".caption"
@@ -319,11 +319,16 @@ batch_size = 4
              {"resolution", "[1024]"},
              {"buckets", "true"},
              {"flip_x", "true"},
+             {"batch_size", "[4]"},
              {"missing_captions", "\"empty\""}});
-  expect(1, {{"folder_path", "\"b\""}, {"flip_x", "false"}, {"num_repeats", "1"}, {"buckets", "true"}});
-  expect(2, {{"caption_ext", "\"caption\""}, {"resolution", "[512]"}, {"buckets", "false"}});
+  expect(1, {{"batch_size", "[4]"},
+             {"folder_path", "\"b\""},
+             {"flip_x", "false"},
+             {"num_repeats", "1"},
+             {"buckets", "true"}});
+  expect(2, {{"batch_size", "[3]"}, {"caption_ext", "\"caption\""}, {"resolution", "[512]"}, {"buckets", "false"}});
   EXPECT_EQ(config.datasets[2].images.at("control")[0].text, "edges");
-  EXPECT_EQ(config.train.batch_size, 4);
+  EXPECT_EQ(config.train.batch_size, 1);
   EXPECT_THAT(config.notes, testing::Contains(HasSubstr("flip_aug")));
 }
 

@@ -165,12 +165,14 @@ bucket_no_upscale = true
 image_directory = "FOLDER/photos"
 cache_directory = "FOLDER/cache"
 num_repeats = 2
+batch_size = 3
 [[datasets]]
 image_jsonl_file = "FOLDER/list.jsonl"
 cache_directory = "FOLDER/cache2"
 )",
                      "tests/data/qwen_small",
-                     {"bucket   64 x 64: 6 per epoch"}};
+                     {"bucket   64 x 64: 2 per epoch, in batches of 1",
+                      "bucket   64 x 64: 4 per epoch, in batches of 3", "epochs     4 batches each; 4 steps are 1.00"}};
 
 const Job qwen_image = {"qwen_image",
                         R"(

@@ -392,6 +392,7 @@ caption_extension = ".caption"
 resolution = 512
 enable_bucket = false
 num_repeats = 3
+batch_size = 5
 control_resolution = [512, 512]
 [[datasets]]
 image_jsonl_file = "e/list.jsonl"
@@ -403,6 +404,7 @@ resolution = [512, 768]
                                   {"caption_ext", "\"txt\""},
                                   {"buckets", "true"},
                                   {"num_repeats", "2"},
+                                  {"batch_size", "[2]"},
                                   {"num_frames", "1"},
                                   {"frame_extraction", ""},
                                   {"missing_captions", "\"error\""},
@@ -411,6 +413,7 @@ resolution = [512, 768]
                                   {"resolution", "[512]"},
                                   {"caption_ext", "\"caption\""},
                                   {"buckets", "false"},
+                                  {"batch_size", "[5]"},
                                   {"num_repeats", "3"}},
                                  {{"folder_path", "\".\""},  // paths are those of the working directory
                                   {"metadata_file", "\"e/list.jsonl\""},
@@ -418,7 +421,6 @@ resolution = [512, 768]
   for (size_t i = 0; i < all.size(); ++i)
     for (const auto& [key, value] : all[i]) EXPECT_EQ(value_of(config, "datasets[]." + key, i), value) << i << key;
   EXPECT_EQ(config.datasets[1].images.at("control")[0].text, "d");
-  EXPECT_EQ(config.train.batch_size, 2);
   EXPECT_THAT(config.notes, Contains(HasSubstr("keep their own size")));
 }
 
@@ -508,7 +510,8 @@ TEST_F(Musubi, MistakesOfDatasetsAreNamedWithTheirPlaces) {
            {images + "target_frames = [5]\n", "y.toml:5:1: target_frames: is of videos: this dataset has images"},
            {images + "video_directory = 'v'\n", "y.toml:1:1: datasets: expected one of image_directory"},
            {images + "resolution = [5]\n", "resolution: expected [width, height], found a list"},
-           {images + "batch_size = 2\n" + videos, "y.toml:6:1: batch_size: all datasets have one here, another has 2"},
+           {images + "batch_size = 0\n", "y.toml:5:14: datasets[0].batch_size: must be 1 to 4096, found 0"},
+           {"[general]\nbatch_size = -1\n" + images, "y.toml:2:14: datasets[0].batch_size: must be 1 to 4096, found -1"},
            {"[[datasets]]\nimage_directory = 'a'\ncaption_extension = '.txt'\n",
             "y.toml:1:1: resolution: 960 x 544 without enable_bucket crops all images to this shape"},
            {"[[datasets]]\nimage_directory = 'a'\nresolution = 512\n",

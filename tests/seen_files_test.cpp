@@ -199,7 +199,7 @@ TEST(Dataset, ImagesThatWereSeenAreNotReadAgain) {
   }
   const auto open = [&] {
     SeenFiles seen(dir / "images.seen", "images/1");
-    Dataset dataset = open_dataset({config}, "", 16, {}, {}, {}, nullptr, &seen);
+    Dataset dataset = open_dataset({config}, {}, 16, {}, {}, {}, nullptr, &seen);
     seen.save();
     return dataset;
   };
@@ -226,11 +226,11 @@ TEST(BatchOrder, LooksAheadAcrossEpochs) {
     Sample& sample = dataset.samples.emplace_back();
     sample.bucket = {64, 64};
   }
-  BatchOrder plain(dataset, 1, 7), ahead(dataset, 1, 7);
+  BatchOrder plain(dataset, 7), ahead(dataset, 7);
   for (int64_t i = 0; i < 35; ++i) {
     const std::vector<int64_t> later = ahead.at(i + 4).samples;
     EXPECT_EQ(ahead.at(i).samples, plain.at(i).samples);
-    EXPECT_EQ(later, BatchOrder(dataset, 1, 7).at(i + 4).samples);
+    EXPECT_EQ(later, BatchOrder(dataset, 7).at(i + 4).samples);
   }
 }
 

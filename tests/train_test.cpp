@@ -29,12 +29,13 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // 10 samples in one bucket, of which the first comes twice an epoch, and 3 in another.
-Dataset dataset() {
+Dataset dataset(int64_t batch_size) {
   Dataset d;
   for (int i = 0; i < 13; ++i) {
     Sample s;
     s.bucket = i < 10 ? Bucket{512, 512} : Bucket{256, 768};
     s.repeats = i == 0 ? 2 : 1;
+    s.batch_size = batch_size;
     d.samples.push_back(s);
   }
   return d;
@@ -48,10 +49,10 @@ std::vector<std::vector<int64_t>> epoch_of(BatchOrder& order, int64_t number) {
 }
 
 TEST(BatchOrder, EverySampleComesOnceAnEpoch) {
-  const Dataset d = dataset();
   for (const int64_t batch_size : {1, 2, 4, 11, 30}) {
     SCOPED_TRACE(batch_size);
-    BatchOrder order(d, batch_size, 7);
+    const Dataset d = dataset(batch_size);
+    BatchOrder order(d, 7);
     const auto batches = [&](int64_t items) { return (items + batch_size - 1) / batch_size; };
     EXPECT_EQ(order.batches_per_epoch(), batches(11) + batches(3));
     for (const int64_t epoch : {0, 1, 5}) {
@@ -60,7 +61,7 @@ TEST(BatchOrder, EverySampleComesOnceAnEpoch) {
         const Batch& batch = order.at(epoch * order.batches_per_epoch() + i);
         ASSERT_EQ(static_cast<int64_t>(batch.samples.size()), batch_size);
         for (const int64_t s : batch.samples) {
-          EXPECT_EQ(d.samples.at(static_cast<size_t>(s)).bucket, batch.bucket);
+          EXPECT_EQ(d.samples.at(static_cast<size_t>(s)).kind(), batch.kind);
           ++seen[s];
         }
       }
@@ -77,11 +78,34 @@ TEST(BatchOrder, EverySampleComesOnceAnEpoch) {
   }
 }
 
+// Images of one size that have other batch sizes are never in one batch.
+TEST(BatchOrder, BatchesAreOfOneKind) {
+  Dataset d;
+  for (const int64_t size : {4, 1, 4, 2, 4, 4, 4, 2, 1, 2}) d.samples.emplace_back().batch_size = size;
+  BatchOrder order(d, 7);
+  EXPECT_EQ(order.batches_per_epoch(), 2 + 2 + 2) << "5 in batches of 4, 3 of 2, 2 of 1";
+  for (const int64_t epoch : {0, 1, 5}) {
+    std::map<int64_t, std::set<int64_t>> seen;  // by batch size
+    for (int64_t i = 0; i < order.batches_per_epoch(); ++i) {
+      const Batch& batch = order.at(epoch * order.batches_per_epoch() + i);
+      ASSERT_EQ(static_cast<int64_t>(batch.samples.size()), batch.kind.size);
+      for (const int64_t s : batch.samples) {
+        EXPECT_EQ(d.samples.at(static_cast<size_t>(s)).batch_size, batch.kind.size);
+        seen[batch.kind.size].insert(s);
+      }
+    }
+    EXPECT_THAT(seen[4], ElementsAre(0, 2, 4, 5, 6));
+    EXPECT_THAT(seen[2], ElementsAre(3, 7, 9));
+    EXPECT_THAT(seen[1], ElementsAre(1, 8));
+  }
+}
+
 // The last batch of a bucket is filled up from the bucket's beginning.
 TEST(BatchOrder, LastBatchWrapsAround) {
   Dataset d;
   d.samples.resize(5);
-  BatchOrder order(d, 3, 1);
+  for (Sample& sample : d.samples) sample.batch_size = 3;
+  BatchOrder order(d, 1);
   auto batches = epoch_of(order, 0);
   ASSERT_EQ(batches.size(), 2u);
   std::ranges::sort(batches, [](const auto& a, const auto& b) {
@@ -95,8 +119,8 @@ TEST(BatchOrder, LastBatchWrapsAround) {
 }
 
 TEST(BatchOrder, IsAFunctionOfSeedAndEpoch) {
-  const Dataset d = dataset();
-  BatchOrder one(d, 2, 7), other(d, 2, 7), seeded(d, 2, 8);
+  const Dataset d = dataset(2);
+  BatchOrder one(d, 7), other(d, 7), seeded(d, 8);
   const auto second = epoch_of(one, 2), zeroth = epoch_of(one, 0);
   EXPECT_EQ(epoch_of(other, 0), zeroth) << "the order depends on what was asked before";
   EXPECT_EQ(epoch_of(other, 2), second);

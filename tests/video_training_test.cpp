@@ -41,7 +41,7 @@ class Clips : public testing::Test {
   void put_film(const std::string& name, int64_t frames, AviRate rate = {}) const {
     write_file(dir_ / name, avi(film(frames), rate));
   }
-  Dataset open(SizeStep step = {16, 4}) const { return open_dataset({config_}, "", step); }
+  Dataset open(SizeStep step = {16, 4}) const { return open_dataset({config_}, {}, step); }
   // The numbers of a clip's frames, by the grey that says them.
   std::vector<int64_t> numbers(const Sample& sample) const {
     std::vector<int64_t> found;

@@ -93,7 +93,7 @@ int bench_alone(const Options& options) {
   fmt::print("device                 {}{}\n", before.name,
              device.is_cpu() ? fmt::format(", {} threads", device.threads()) : fmt::format(", {}", before.libraries));
   fmt::print("model                  {} {}, {} pixels, batch {}, {} text tokens, {}\n", model.recipe().family,
-             model.recipe().variant, text_of(shape.bucket), config.train.batch_size,
+             model.recipe().variant, text_of(shape.bucket), shape.batch,
              shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
   fmt::print("network                {} of rank {} on {} modules, {} parameters; {}\n", config.network.type,
              config.network.linear, train.modules.size(), plan.adapters->parameter_count(),

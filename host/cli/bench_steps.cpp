@@ -32,7 +32,7 @@ BaseWeight even_weights(const Device& device, const Checkpoint& checkpoint) {
 
 StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
   const Recipe& recipe = bare.model.recipe();
-  const Sizes sizes = bare.shape.sizes(recipe.latents, bare.config.train.batch_size);
+  const Sizes sizes = bare.shape.sizes(recipe.latents);
   const Tokens tokens = bare.tokens();
   const DenoiserInputs table(recipe);
   const NamedTensors conditioning = tokens.empty() ? table.pattern(graph) : NamedTensors{};

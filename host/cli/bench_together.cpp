@@ -95,7 +95,7 @@ int bench_together(const Options& options, World& world) {
   say("processes", fmt::format("{}, one micro-batch each; memory is passed by {}; sums {}", world.size(),
                                bench.group().library(), bare.config.train.deterministic ? "in order" : "in any order"));
   say("model", fmt::format("{} {}, {} pixels, batch {}, {}", bare.model.recipe().family, bare.model.recipe().variant,
-                           text_of(bare.shape.bucket), bare.config.train.batch_size, dtype_name(bare.compute)));
+                           text_of(bare.shape.bucket), bare.shape.batch, dtype_name(bare.compute)));
   const MemoryReport& memory = bench.plan().memory;
   say("plan",
       fmt::format("{:.1f} MiB each: weights {:.1f}{}, LoRA and optimizer {:.1f}, activations {:.1f}, other {:.1f}",

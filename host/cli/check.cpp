@@ -56,8 +56,7 @@ std::filesystem::path page_path(const Options& options) {
 
 int run_check(const Options& options) {
   const Config& config = options.config;
-  CheckRequest request{
-      .datasets = config.datasets, .trigger_word = config.trigger_word, .batch_size = config.train.batch_size};
+  CheckRequest request{.datasets = config.datasets, .defaults = {config.trigger_word, config.train.batch_size}};
   const auto seed =
       static_cast<uint64_t>(config.train.validation_seed.value_or(static_cast<double>(config.train.seed)));
   request.split = {config.train.validation_split, seed};

@@ -39,7 +39,7 @@ void show(MemoryPlanner& planner, const Config& config, const Options& options, 
           const KnownRates& rates) {
   fmt::print("rates      {}: {}\n", on, rates_text(rates));
   fmt::print("step       {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
-             text_of(planner.shape().bucket), config.train.batch_size, planner.blocks());
+             text_of(planner.shape().bucket), planner.shape().batch, planner.blocks());
   const std::vector<int64_t> budgets = budgets_of(options);
   fmt::print("{}{}", memory_table(planner, budgets.empty() ? budgets_around(usual) : budgets), smaller_base(config));
 }

@@ -68,7 +68,8 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
       compute(compute_dtype(config.train.dtype)),
       selection(config.network, model.recipe(), 1, model.checkpoint().weights(), config.train.train_text_encoder,
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
-      shape{square(config, model.recipe().latents), text_lengths(device, model, options.text_length)},
+      shape{square(config, model.recipe().latents), text_lengths(device, model, options.text_length),
+            config.datasets.front().batch_size_at(0, config.train.batch_size)},
       registry_(*options.registry),
       world_(world) {}
 
@@ -87,7 +88,6 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
                    .max_loss = config.train.max_loss,
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
-          .batch = config.train.batch_size,
           .states = choice.states_at(),
           .encoder_sizes = encoder_sizes(),
           .accumulate = world_.size() > 1,

@@ -125,7 +125,6 @@ constexpr Refused refused_table[] = {
     {"logging.use_wandb", "nothing is sent over the network; events are written to training_folder/name"},
     {"network.network_kwargs.full_if_contains", "use only_if_contains"},
     {"save.push_to_hub", "nothing is sent over the network; upload the file when the run is done"},
-    {"datasets[].batch_size", "use train.batch_size, which is for all datasets"},
     {"datasets[].prior_reg", a_lora},
     {"datasets[].controls", "make control images beforehand, and name their folder in images"},
     {"datasets[].control_from_same_folder", several_images},

@@ -96,10 +96,15 @@ struct DatasetConfig {
   double token_warmup_step = 0;  // below 1: of the run
   int64_t caption_variants = 0;  // of each picture; 0 = drawn anew each time
   std::vector<int64_t> resolution{512};
-  int64_t num_frames = 1;              // of a clip of each video; 1 = pictures
-  bool do_i2v = false;                 // clips go on from their first frames, with models that can do without
-  bool shrink_video_to_frames = true;  // spread over the whole video
-  double fps = 24;                     // otherwise
+  std::vector<int64_t> batch_size;  // of each resolution, or one of all; empty = train.batch_size
+  int64_t batch_size_at(size_t of_resolution, int64_t otherwise) const {
+    return batch_size.empty() ? otherwise : batch_size[batch_size.size() == 1 ? 0 : of_resolution];
+  }
+  std::string problem_of_batch_size() const;  // empty: there is none
+  int64_t num_frames = 1;                     // of a clip of each video; 1 = pictures
+  bool do_i2v = false;                        // clips go on from their first frames, with models that can do without
+  bool shrink_video_to_frames = true;         // spread over the whole video
+  double fps = 24;                            // otherwise
   // In place of both, of the frames as they follow each other, or of those that are left at `fps` of source_fps.
   std::string frame_extraction;                // empty, head, chunk, slide, uniform, full
   int64_t frame_stride = 1, frame_sample = 1;  // of slide; of uniform

@@ -15,6 +15,7 @@ constexpr Range from_zero{.low = 0};
 constexpr Range count{.low = 1, .high = 1e9};
 constexpr Range any_count{.low = 0, .high = 1e9};
 constexpr Range side{.low = 32, .high = 16384};
+constexpr Range batch_size{.low = 1, .high = 4096};
 constexpr Range frames{.low = 1, .high = 10'000};
 constexpr Range frame_rate{.low = 0, .high = 1000, .above = true};
 constexpr Range whole_seed{.low = 0, .high = largest};
@@ -437,6 +438,10 @@ const Key table[] = {
      each<&D::resolution>,
      "Training size: images are scaled to about resolution x resolution pixels. A list trains at each size.",
      {.range = side, .nonempty = true}},
+    {"datasets[].batch_size",
+     each<&D::batch_size>,
+     "Images in a batch of this dataset, or a list with a number for each resolution. Empty: train.batch_size.",
+     {.range = batch_size}},
     {"datasets[].caption_dropout_rate",
      each<&D::caption_dropout_rate>,
      "Chance that a caption is left empty.",
@@ -529,7 +534,10 @@ const Key table[] = {
     {"datasets[].buckets", each<&D::buckets>, "Group images by shape. false: crop all to a square."},
     {"datasets[].strict", each<&D::strict>, "Stop at a damaged image instead of leaving it out."},
 
-    {"train.batch_size", in<T, &Tr::batch_size>, "Images in a batch.", {.range = {.low = 1, .high = 4096}}},
+    {"train.batch_size",
+     in<T, &Tr::batch_size>,
+     "Images in a batch, of datasets without a batch_size of their own.",
+     {.range = batch_size}},
     {"train.steps", in<T, &Tr::steps>, "Optimizer steps.", {.range = count}},
     {"train.max_train_epochs",
      in<T, &Tr::max_train_epochs>,

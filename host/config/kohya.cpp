@@ -120,7 +120,8 @@ class Datasets {
 
   void read_key(const Node& key, const Node& value, Node& into) {
     if (key.text == "resolution") return;  // read_resolution() looks at it
-    if (key.text == "batch_size" || key.text == "validation_split" || key.text == "validation_seed") {
+    if (key.text == "batch_size") return set(into, key.text, key, value);
+    if (key.text == "validation_split" || key.text == "validation_seed") {
       std::string& known = of_all_[key.text];
       if (!known.empty() && known != value.text)
         return reader_.problem(key, key.text, fmt::format("all datasets have one here, another has {}", known));

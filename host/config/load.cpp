@@ -306,6 +306,8 @@ class Reader {
       DatasetConfig dataset = wrapped_ ? ai_toolkit::dataset_defaults() : DatasetConfig{};
       read_section(item, "datasets[]", shown, &dataset);
       apply_switches(&dataset);
+      if (const std::string wrong = dataset.problem_of_batch_size(); !wrong.empty())
+        problem(item.find_key("batch_size")->place, shown + ".batch_size", wrong);
       if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
         missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
       config_.datasets.push_back(std::move(dataset));
@@ -445,6 +447,12 @@ class Reader {
 };
 
 }  // namespace
+
+std::string DatasetConfig::problem_of_batch_size() const {
+  if (batch_size.size() <= 1 || batch_size.size() == resolution.size()) return "";
+  return fmt::format("expected one number, or one for each of the {} resolutions, found {}", resolution.size(),
+                     batch_size.size());
+}
 
 Config parse_config(const std::string& text, const std::string& file, ConfigNeeds needs) {
   return Reader(file, needs).read(text);

@@ -142,7 +142,6 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
       };
       const Config data = read_toml(of_datasets, translate, {.model = false, .datasets = needs.datasets}).config;
       config.datasets = data.datasets;
-      if (data.train.batch_size != 1) config.train.batch_size = data.train.batch_size;
       if (data.train.validation_split > 0) config.train.validation_split = data.train.validation_split;
       if (data.train.validation_seed) config.train.validation_seed = data.train.validation_seed;
       config.notes.insert(config.notes.end(), data.notes.begin() + 1, data.notes.end());  // without that on defaults

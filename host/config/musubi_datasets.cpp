@@ -104,7 +104,6 @@ class Datasets {
           if ((layer == dataset_ || may_be_general(key.text)) && done.insert(key.text).second)
             read_key(key, value, video, ours);
     read_size(video, ours);
-    read_batch();
     read_captions(ours);
     if (!video) {
       list_.items.push_back(std::move(ours));
@@ -115,7 +114,7 @@ class Datasets {
 
   void read_key(const Node& key, const Node& value, bool video, Node& into) {
     const std::string& name = key.text;
-    if (one_of(name, {"resolution", "batch_size", "enable_bucket", "bucket_no_upscale"})) return;
+    if (one_of(name, {"resolution", "enable_bucket", "bucket_no_upscale"})) return;
     const bool of_videos =
         one_of(name, {"target_frames", "frame_extraction", "frame_stride", "frame_sample", "max_frames", "source_fps"});
     if (of_videos) {
@@ -125,6 +124,8 @@ class Datasets {
         reader_.problem(key, name, "not supported: videos are not trained with control videos here");
       else
         set(into, "images.control", key, value);
+    } else if (name == "batch_size") {
+      set(into, name, key, value);
     } else if (name == "control_resolution" || name == "qwen_image_edit_control_resolution") {
       read_control_size(key, value);
     } else if (!reader_.read(key, value, into, "datasets[].")) {
@@ -182,15 +183,6 @@ class Datasets {
     else
       say_once(key.text +
                ": control images are scaled and cut like their images, which is the same where both have one shape");
-  }
-
-  void read_batch() {
-    const int64_t batch = integer("batch_size", 1);
-    if (batch_ && *batch_ != batch)
-      return wrong("batch_size", fmt::format("all datasets have one here, another has {}", *batch_));
-    batch_ = batch;
-    const Node* key = find("batch_size").first;
-    if (key != nullptr) set(to_.document, "train.batch_size", *key, scalar(*key, fmt::format("{}", batch)));
   }
 
   void read_captions(Node& into) {
@@ -283,7 +275,6 @@ class Datasets {
   kohya::ScriptReader reader_{dataset_names, to_};
   const Node *general_ = nullptr, *dataset_ = nullptr;
   Node list_;
-  std::optional<int64_t> batch_;
 };
 
 }  // namespace

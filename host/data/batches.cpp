@@ -20,21 +20,17 @@ void shuffle(std::vector<T>& items, Random& random) {
 
 }  // namespace
 
-BatchOrder::BatchOrder(const Dataset& dataset, int64_t batch_size, uint64_t seed, int64_t group)
-    : dataset_(dataset),
-      batch_size_(batch_size),
-      seed_(seed),
-      group_(group),
-      per_epoch_(static_cast<int64_t>(epoch(0).size())) {}
+BatchOrder::BatchOrder(const Dataset& dataset, uint64_t seed, int64_t group)
+    : dataset_(dataset), seed_(seed), group_(group), per_epoch_(static_cast<int64_t>(epoch(0).size())) {}
 
-// Steps of one bucket, and what is left of the buckets in steps of several, in any order. An epoch may begin and end
+// Steps of one kind, and what is left of the kinds in steps of several, in any order. An epoch may begin and end
 // within a step; the part that belongs to a step of the epoch before (`begun` batches of it are done) comes first.
 std::vector<size_t> BatchOrder::grouped(const std::vector<Batch>& batches, int64_t begun, Random& random) const {
   const auto group = static_cast<size_t>(group_);
   std::vector<std::vector<size_t>> steps;
   std::vector<size_t> rest;
   for (size_t first = 0, end = 0; first < batches.size(); first = end) {
-    while (end < batches.size() && batches[end].bucket == batches[first].bucket) ++end;
+    while (end < batches.size() && batches[end].kind == batches[first].kind) ++end;
     for (; first + group <= end; first += group) {
       std::vector<size_t>& step = steps.emplace_back();
       for (size_t i = 0; i < group; ++i) step.push_back(first + i);
@@ -61,19 +57,18 @@ std::vector<size_t> BatchOrder::grouped(const std::vector<Batch>& batches, int64
 }
 
 std::vector<Batch> BatchOrder::epoch(int64_t number) const {
-  std::map<Bucket, std::vector<int64_t>> by_bucket;
+  std::map<BatchKind, std::vector<int64_t>> by_kind;
   for (size_t i = 0; i < dataset_.samples.size(); ++i)
     for (int64_t r = 0; r < dataset_.samples[i].repeats; ++r)
-      by_bucket[dataset_.samples[i].bucket].push_back(static_cast<int64_t>(i));
+      by_kind[dataset_.samples[i].kind()].push_back(static_cast<int64_t>(i));
   Random random(seed_, Purpose::order, static_cast<uint64_t>(number), 0);
   std::vector<Batch> batches;
-  for (auto& [bucket, items] : by_bucket) {
+  for (auto& [kind, items] : by_kind) {
     random.shuffle(items);
     const auto count = static_cast<int64_t>(items.size());
-    for (int64_t start = 0; start < count; start += batch_size_) {
-      Batch batch{bucket, {}};
-      for (int64_t j = 0; j < batch_size_; ++j)
-        batch.samples.push_back(items[static_cast<size_t>((start + j) % count)]);
+    for (int64_t start = 0; start < count; start += kind.size) {
+      Batch batch{kind, {}};
+      for (int64_t j = 0; j < kind.size; ++j) batch.samples.push_back(items[static_cast<size_t>((start + j) % count)]);
       batches.push_back(std::move(batch));
     }
   }

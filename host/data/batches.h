@@ -11,25 +11,24 @@
 namespace lh {
 
 struct Batch {
-  Bucket bucket;
-  std::vector<int64_t> samples;  // indices into Dataset::samples; always batch_size of them
+  BatchKind kind;
+  std::vector<int64_t> samples;  // indices into Dataset::samples; always kind.size of them
 };
 
 class BatchOrder {
  public:
-  // group: batches of one step, which processes may share. Those of a step are of one bucket, as far as the buckets'
-  // batches can be divided so: no process then waits for one that has the larger images.
-  BatchOrder(const Dataset& dataset, int64_t batch_size, uint64_t seed, int64_t group = 1);
+  // group: batches of one step, which processes may share. Those of a step are of one kind, as far as the batches of
+  // a kind can be divided so: no process then waits for one that has more or larger images.
+  BatchOrder(const Dataset& dataset, uint64_t seed, int64_t group = 1);
   int64_t batches_per_epoch() const { return per_epoch_; }
   // Batch number `index` of the run. Within an epoch every sample (repeated num_repeats times) comes once; the last
-  // batch of a bucket is filled up from the bucket's beginning.
+  // batch of a kind is filled up from the kind's beginning.
   const Batch& at(int64_t index);
 
  private:
   std::vector<Batch> epoch(int64_t number) const;
   std::vector<size_t> grouped(const std::vector<Batch>& batches, int64_t begun, Random& random) const;
   const Dataset& dataset_;
-  int64_t batch_size_;
   uint64_t seed_;
   int64_t group_;
   int64_t per_epoch_ = 0;

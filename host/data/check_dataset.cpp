@@ -62,15 +62,15 @@ class Checker {
 
   DatasetCheck check() {
     survey_.open = [this](const std::vector<fs::path>& files) { return examine(files); };
-    const Dataset dataset = open_dataset(request_.datasets, request_.trigger_word, request_.step, {},
-                                         request_.image_keys, request_.split, &survey_);
+    const Dataset dataset = open_dataset(request_.datasets, request_.defaults, request_.step, {}, request_.image_keys,
+                                         request_.split, &survey_);
     check_.datasets = survey_.datasets;
     check_.problems = survey_.problems;
     check_.not_read = dataset.not_read;
     unused_reg_ = dataset.unused_reg;
-    check_.buckets = samples_by_bucket(dataset.samples);
+    for (const auto& [kind, count] : samples_by_kind(dataset.samples)) check_.buckets[kind.bucket] += count;
     check_.validation = static_cast<int64_t>(dataset.validation.size());
-    if (!dataset.samples.empty()) check_.batches = BatchOrder(dataset, request_.batch_size, 0).batches_per_epoch();
+    if (!dataset.samples.empty()) check_.batches = BatchOrder(dataset, 0).batches_per_epoch();
     for (const DatasetSurvey::Picture& seen : survey_.pictures) look_at(seen);
     for (const Sample& sample : dataset.samples) use(sample);
     for (const Sample& sample : dataset.validation) {

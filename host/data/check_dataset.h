@@ -68,9 +68,8 @@ struct TextReader {
 
 struct CheckRequest {
   std::vector<DatasetConfig> datasets;
-  std::string trigger_word;
+  DatasetDefaults defaults;
   SizeStep step = {16, 1};
-  int64_t batch_size = 1;
   ImageKeys image_keys;  // of further images that the model is given
   ValidationSplit split;
   std::vector<TextReader> readers;  // of the model; none: words are counted

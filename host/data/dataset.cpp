@@ -41,8 +41,9 @@ void note(const std::vector<Candidate>& candidates, const DatasetConfig& config,
 }
 
 void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std::vector<Candidate>& candidates,
-                 SizeStep step, bool inpaint, Dataset& dataset) {
-  for (const int64_t resolution : config.resolution) {
+                 SizeStep step, bool inpaint, int64_t usual_batch, Dataset& dataset) {
+  for (size_t i = 0; i < config.resolution.size(); ++i) {
+    const int64_t resolution = config.resolution[i];
     for (const Candidate& candidate : candidates) {
       Sample sample;
       sample.image = candidate.file;
@@ -61,6 +62,7 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.loss_weight = config.loss_multiplier;
       sample.goes_on = config.do_i2v;
       sample.repeats = config.num_repeats;
+      sample.batch_size = config.batch_size_at(i, usual_batch);
       dataset.small +=
           config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;
       for (const ClipSpec& clip : clips_of(config, candidate.file, step.frames)) {
@@ -128,13 +130,19 @@ void set_apart(const ValidationSplit& split, Dataset& dataset, std::vector<std::
 
 }  // namespace
 
-std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples) {
-  std::map<Bucket, int64_t> counts;
-  for (const Sample& sample : samples) counts[sample.bucket] += sample.repeats;
+std::set<int64_t> Dataset::batch_sizes() const {
+  std::set<int64_t> sizes;
+  for (const Sample& sample : samples) sizes.insert(sample.batch_size);
+  return sizes;
+}
+
+std::map<BatchKind, int64_t> samples_by_kind(const std::vector<Sample>& samples) {
+  std::map<BatchKind, int64_t> counts;
+  for (const Sample& sample : samples) counts[sample.kind()] += sample.repeats;
   return counts;
 }
 
-Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, SizeStep step,
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const DatasetDefaults& defaults, SizeStep step,
                      const KnownGood& known_good, const ImageKeys& keys, const ValidationSplit& split,
                      DatasetSurvey* survey, SeenFiles* seen) {
   Dataset dataset;
@@ -142,7 +150,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
   const std::vector<DatasetConfig> all = with_class_folders(datasets, problems);
   for (size_t i = 0; i < all.size(); ++i) {
     const DatasetConfig& config = all[i];
-    const std::string& trigger = config.trigger_word.empty() ? trigger_word : config.trigger_word;
+    const std::string& trigger = config.trigger_word.empty() ? defaults.trigger_word : config.trigger_word;
     const CaptionRule rule(config, trigger);
     if (has_videos(config) && step.frames == 0) {
       const bool frames = config.num_frames > 1;
@@ -150,6 +158,10 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
                                      frames ? "num_frames" : "frame_extraction",
                                      frames ? std::to_string(config.num_frames) : config.frame_extraction,
                                      config.folder_path.string()));
+      continue;
+    }
+    if (const std::string wrong = config.problem_of_batch_size(); !wrong.empty()) {
+      problems.push_back(fmt::format("datasets[{}].batch_size: {}", i, wrong));
       continue;
     }
     const ImageList list = list_images(config, problems);
@@ -161,7 +173,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     for (const Candidate& candidate : candidates)
       if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
-    add_samples(config, rule, candidates, step, keys.inpaint, dataset);
+    add_samples(config, rule, candidates, step, keys.inpaint, defaults.batch_size, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
   balance_regularization(dataset);

@@ -25,6 +25,13 @@ struct Dataset {
   std::vector<std::string> animated;  // files of which the first image is used
   int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
   int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
+  std::set<int64_t> batch_sizes() const;
+};
+
+// What datasets have that do not say it themselves.
+struct DatasetDefaults {
+  std::string trigger_word;
+  int64_t batch_size = 1;
 };
 
 // Images that are set apart: this share of them, chosen by the seed.
@@ -33,8 +40,8 @@ struct ValidationSplit {
   uint64_t seed = 0;
 };
 
-// How many samples of each bucket an epoch has.
-std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples);
+// How many samples of each kind an epoch has.
+std::map<BatchKind, int64_t> samples_by_kind(const std::vector<Sample>& samples);
 
 // Whether an image with this content hash is known to decode (its latents are cached, so it did once).
 using KnownGood = std::function<bool(const std::string& content_hash)>;
@@ -72,7 +79,7 @@ struct DatasetSurvey {
 // DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
 // An image that was seen to be good before and has not been touched since is not read: `seen` knows its hash and size.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
-Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, SizeStep step,
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const DatasetDefaults& defaults, SizeStep step,
                      const KnownGood& known_good = {}, const ImageKeys& keys = {}, const ValidationSplit& split = {},
                      DatasetSurvey* survey = nullptr, SeenFiles* seen = nullptr);
 

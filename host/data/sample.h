@@ -77,6 +77,13 @@ struct SampleMask {
   double least = 0;
 };
 
+// Samples of one kind may be in one batch.
+struct BatchKind {
+  Bucket bucket;
+  int64_t size = 1;  // samples in a batch
+  auto operator<=>(const BatchKind&) const = default;
+};
+
 struct Sample {
   ImageFile image;
   ImageFiles images;  // further ones that the model is given, cut like `image`
@@ -94,6 +101,8 @@ struct Sample {
   bool goes_on = false;          // each clip, from its own first frame: see ImageCut
   double loss_weight = 1;
   int64_t repeats = 1;
+  int64_t batch_size = 1;
+  BatchKind kind() const { return {bucket, batch_size}; }
   bool is_augmented() const { return random_crop || random_scale || color_aug; }
   ImageCut cut() const {
     return {.file = image, .bucket = bucket, .flip = flip, .clip = clip, .goes_on = goes_on && bucket.frames > 1};

@@ -25,7 +25,7 @@ int64_t varying(const std::vector<Sizes>& lengths) {
 
 }  // namespace
 
-Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
+Sizes StepShape::sizes(const LatentSpec& latents) const {
   Sizes sizes = latent_sizes(latents, bucket);
   sizes.insert(lengths.begin(), lengths.end());
   sizes["batch"] = batch;
@@ -34,28 +34,28 @@ Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
 
 StepShapes::StepShapes(const Recipe& recipe, const Dataset& dataset, const RunCaptions& captions, TextEncoding& text,
                        bool any_text) {
-  std::map<Bucket, Sizes> longest;
+  std::map<BatchKind, Sizes> longest;
   for (size_t i = 0; i < dataset.samples.size(); ++i) {
     const Sample& sample = dataset.samples[i];
     Sizes& lengths = lengths_.emplace_back(any_text ? text.most_lengths() : Sizes{});
     if (!any_text)
       for (const std::string* caption : captions.of(i))
         grow(lengths, text.lengths({recipe, *caption, sample.images, sample.cut()}));
-    const Bucket& bucket = sample.bucket;
-    grow(longest[bucket], lengths);
-    all_.insert({bucket, lengths});
+    grow(longest[sample.kind()], lengths);
+    all_.insert({sample.bucket, lengths, sample.batch_size});
   }
   if (varying(lengths_) <= 1 && all_.size() <= std::max(most_shapes, longest.size())) return;
   all_.clear();
   for (size_t i = 0; i < lengths_.size(); ++i) {
-    lengths_[i] = longest.at(dataset.samples[i].bucket);
-    all_.insert({dataset.samples[i].bucket, lengths_[i]});
+    const Sample& sample = dataset.samples[i];
+    lengths_[i] = longest.at(sample.kind());
+    all_.insert({sample.bucket, lengths_[i], sample.batch_size});
   }
 }
 
-// Of several lengths of one name the largest, which is in `all`: at most one name varies within a bucket.
+// Of several lengths of one name the largest, which is in `all`: at most one name varies within a kind.
 StepShape StepShapes::of(const Batch& batch) const {
-  StepShape shape{batch.bucket, {}};
+  StepShape shape{batch.kind.bucket, {}, batch.kind.size};
   for (const int64_t sample : batch.samples) grow(shape.lengths, lengths_[static_cast<size_t>(sample)]);
   return shape;
 }

@@ -30,7 +30,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
 Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                                      const std::vector<int64_t>& skip_layers, const Streaming& streaming) const {
   Compiled compiled;
-  compiled.sizes = StepShape{like_.bucket(), lengths}.sizes(model_.recipe().latents, batch);
+  compiled.sizes = StepShape{like_.bucket(), lengths, batch}.sizes(model_.recipe().latents);
   compiled.graph =
       build_sample_graph(model_, compiled.sizes, select, compute,
                          skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}}, streaming);

@@ -62,7 +62,7 @@ void BatchMaker::add_places(const Use& use, size_t count, std::vector<float>& by
 StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape, int32_t step) {
   const LatentSpec& spec = p_.model.recipe().latents;
   const auto size = static_cast<int64_t>(uses.size());
-  const Sizes sizes = shape.sizes(spec, size);
+  const Sizes sizes = shape.sizes(spec);
   HostTensor latents(Desc{DType::f32, latent_shape(spec, sizes, size, spec.channels)}), target(latents.desc);
   const size_t count = latents.as<float>().size() / uses.size();
   const Shape by_place = latents.desc.shape.with(-1, 1);

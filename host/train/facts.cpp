@@ -1,6 +1,6 @@
 #include "train/facts.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "config/load.h"
 #include "core/hash.h"
@@ -27,6 +27,7 @@ std::string device_fact(const Prepared& p) {
 }
 
 std::string dataset_hash(const Dataset& dataset) {
+  const bool batches_differ = dataset.batch_sizes().size() > 1;
   Sha256 hash;
   for (const Sample& s : dataset.samples) {
     for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
@@ -37,6 +38,7 @@ std::string dataset_hash(const Dataset& dataset) {
     hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
                             s.bucket.width, s.bucket.height, s.flip.x, s.repeats, s.is_reg, s.loss_weight));
     if (s.flip.y) hash.update("flip_y\n");
+    if (batches_differ) hash.update(fmt::format("batch {}\n", s.batch_size));
     if (s.bucket.frames > 1 || s.clip.follows()) hash.update(clip_text(s.bucket, s.clip) + "\n");
     if (s.inpaint_masks > 0) hash.update(fmt::format("inpaint_masks {}\n", s.inpaint_masks));
     if (s.is_augmented())
@@ -83,6 +85,9 @@ std::string travel_text(const TrainSection& train) {
   return train.reduce_dtype == "float32" ? "" : fmt::format(", gradients travel as {}", train.reduce_dtype);
 }
 
+// Where datasets have several the samples of each are part of `datasets`.
+std::string batch_text(const Dataset& dataset) { return fmt::format("{}", fmt::join(dataset.batch_sizes(), " and ")); }
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> settings_facts(const Prepared& p) {
   const Config& c = p.config;
@@ -106,7 +111,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {pictures_fact, picture_list(p.dataset)},
-          {"train.batch_size", std::to_string(c.train.batch_size)},
+          {"train.batch_size", batch_text(p.dataset)},
           {accumulation_fact, std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
           {"train.dtype", std::string(dtype_name(p.compute)) + travel_text(c.train)},

@@ -108,6 +108,7 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       rates_(rates),
       host_memory_(host_memory),
       decoding_(std::move(decoding)) {
+  for (const auto& [shape, step] : base.steps) shapes_.insert(shape);
   if (decoding_) least_decoding_ = decoding_({.limit = 0});
   options_.step.rates = rates;
   if (!wishes_.least_states) updates_.try_emplace(StatePlace::device, base.update_needs(StatePlace::device));
@@ -125,10 +126,9 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
   wishes_.most_offload = wishes_.least_offload;
 }
 
-MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) const {
+MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape) const {
   MemoryPlanner other = *this;
   other.shape_ = shape;
-  other.options_.batch = batch;
   other.all_kept_.reset();
   other.steps_.clear();
   other.planned_.clear();
@@ -139,7 +139,7 @@ MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) co
 const TrainGraph& MemoryPlanner::step(const ActivationChoice& choice) {
   if (const auto known = steps_.find(choice); known != steps_.end()) return known->second;
   if (!all_kept_) {
-    Sizes sizes = shape_.sizes(model_.recipe().latents, options_.batch);
+    Sizes sizes = shape_.sizes(model_.recipe().latents);
     sizes.insert(options_.encoder_sizes.begin(), options_.encoder_sizes.end());
     all_kept_.emplace(model_, sizes, selection_, options_.step);
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,14 +68,15 @@ class MemoryPlanner {
   MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
                 const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory,
                 DecodingOf decoding = {});
-  // The same run with steps of another shape or batch size, for a look at what that would take.
-  MemoryPlanner otherwise(const StepShape& shape, int64_t batch) const;
+  // The same run with steps of another shape, for a look at what that would take.
+  MemoryPlanner otherwise(const StepShape& shape) const;
   int64_t host_memory() const { return host_memory_; }
   // Of the states that could be in host memory, as far as they are on the device.
   int64_t states_bytes() const { return updates_.at(StatePlace::device).here; }
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const MemoryWishes& wishes() const { return wishes_; }
   const StepShape& shape() const { return shape_; }
+  const std::set<StepShape>& shapes() const { return shapes_; }  // of the run, shape() being the largest
   Streaming streaming(int64_t count) const { return streaming(count, options_.share()); }
   // Where processes keep different weights, of the one that takes most.
   PlannedMemory at(const MemoryChoice& choice);
@@ -108,6 +110,7 @@ class MemoryPlanner {
   const AdapterSelection& selection_;
   PlanOptions options_;
   StepShape shape_;
+  std::set<StepShape> shapes_;
   MemoryReport base_;  // with the states where base_states_ says, without decoding
   StatePlace base_states_;
   std::map<StatePlace, UpdateNeeds> updates_;

@@ -62,6 +62,18 @@ int64_t saved_by_bits(int64_t bits, const TrainGraph& step, const PlannedMemory&
   return resident + static_cast<int64_t>(share * static_cast<double>(streaming.window));
 }
 
+// Bytes of the device with one sample in every batch, after which steps of another size may be the largest.
+int64_t one_by_one(const MemoryPlanner& planner, const MemoryChoice& choice) {
+  std::set<StepShape> shapes;
+  for (StepShape shape : planner.shapes()) {
+    shape.batch = 1;
+    shapes.insert(shape);
+  }
+  int64_t most = 0;
+  for (const StepShape& shape : shapes) most = std::max(most, planner.otherwise(shape).at(choice).memory.total());
+  return most;
+}
+
 }  // namespace
 
 std::string recomputed_text(const KeptActivations& activations) {
@@ -137,8 +149,9 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   const Streaming streaming = planner.streaming(least.choice.streamed);
   levers.push_back({"model.dtype: float8_e4m3", saved_by_bits(8, step, least, streaming)});
   levers.push_back({"model.dtype: nf4", saved_by_bits(4, step, least, streaming)});
-  if (config.train.batch_size > 1)
-    lower("train.batch_size: 1", planner.otherwise(planner.shape(), 1).at(least.choice).memory.total());
+  const bool of_datasets = std::ranges::any_of(config.datasets, [](const auto& d) { return !d.batch_size.empty(); });
+  if (planner.shape().batch > 1)
+    lower(of_datasets ? "datasets[].batch_size: 1" : "train.batch_size: 1", one_by_one(planner, least.choice));
   // Half the side, as far as the model's step goes.
   const LatentSpec& latents = model.recipe().latents;
   const int64_t unit = latents.pixel_step();
@@ -148,13 +161,13 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   if (half.bucket < planner.shape().bucket)
     lower(
         fmt::format("datasets.resolution, half of what it is ({} x {} pixels)", half.bucket.width, half.bucket.height),
-        planner.otherwise(half, config.train.batch_size).at(least.choice).memory.total());
+        planner.otherwise(half).at(least.choice).memory.total());
   // Half the frames, as far as they fill the model's latents and are still a clip.
   StepShape brief = planner.shape();
   brief.bucket.frames = latents.frames(latents.times((brief.bucket.frames + 1) / 2));
   if (brief.bucket.frames > 1 && brief.bucket.frames < planner.shape().bucket.frames)
     lower(fmt::format("datasets.num_frames: {}", brief.bucket.frames),
-          planner.otherwise(brief, config.train.batch_size).at(least.choice).memory.total());
+          planner.otherwise(brief).at(least.choice).memory.total());
   if (config.network.linear > 1)
     levers.push_back({fmt::format("network.linear: {}", config.network.linear / 2), m.adapters / 2});
   if (config.train.train_text_encoder) {

@@ -57,6 +57,20 @@ void add_network(const Prepared& p, std::map<std::string, std::string>& entries)
   entries["ss_network_args"] = args.dump();
 }
 
+// One for all, or by dataset.
+void add_batch_sizes(const Prepared& p, std::map<std::string, std::string>& entries) {
+  if (const std::set<int64_t> sizes = p.dataset.batch_sizes(); sizes.size() == 1) {
+    entries["ss_batch_size_per_device"] = std::to_string(*sizes.begin());
+    return;
+  }
+  nlohmann::json datasets = nlohmann::json::array();
+  for (const DatasetConfig& dataset : p.config.datasets)
+    for (size_t i = 0; i < dataset.resolution.size(); ++i)
+      datasets.push_back({{"batch_size_per_device", dataset.batch_size_at(i, p.config.train.batch_size)},
+                          {"resolution", {dataset.resolution[i], dataset.resolution[i]}}});
+  entries["ss_datasets"] = datasets.dump();
+}
+
 // The keys by which kohya's files say what was trained on; those of settings that were not used are left out.
 void add_objective(const Prepared& p, std::map<std::string, std::string>& entries) {
   const TrainSection& train = p.config.train;
@@ -114,7 +128,7 @@ LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t s
   entries["ss_lr_scheduler"] = now.lr_scheduler;
   entries["ss_optimizer"] = now.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());
-  entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
+  add_batch_sizes(p, entries);
   entries["ss_gradient_accumulation_steps"] = std::to_string(p.micro_batches);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
   if (p.plan->ema) entries["lora_host.ema"] = p.plan->ema->text();

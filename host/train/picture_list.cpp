@@ -20,10 +20,11 @@ struct Picture {
 };
 using Pictures = std::map<std::string, Picture>;  // by content
 
-std::string settings_of(const Sample& s) {
+std::string settings_of(const Sample& s, bool batches_differ) {
   std::string text = fmt::format("{}x{};{};{};{};{};{};{};{}\n", s.bucket.width, s.bucket.height, s.flip.x, s.repeats,
                                  s.is_reg, s.loss_weight, s.random_crop, s.color_aug, s.augment_variants);
   if (s.flip.y) text += "flip_y;";
+  if (batches_differ) text += fmt::format("batch {};", s.batch_size);
   if (s.bucket.frames > 1 || s.clip.follows()) text += clip_text(s.bucket, s.clip) + ";";
   if (s.inpaint_masks > 0) text += fmt::format("inpaint_masks {};", s.inpaint_masks);
   for (const auto& [key, file] : s.images) text += fmt::format("{}={};", key, file.content_hash);
@@ -61,13 +62,14 @@ std::string picture_list(const Dataset& dataset) {
     std::string name;
     Sha256 captions, settings;
   };
+  const bool batches_differ = dataset.batch_sizes().size() > 1;
   std::map<std::string, Digests> digests;
   for (const Sample& sample : dataset.samples) {
     Digests& of = digests[sample.image.content_hash.substr(0, content_digits)];
     if (of.name.empty()) of.name = sample.image.path.filename().string();
     for (const std::string& text : sample.texts) of.captions.update(text + "\n");
     of.captions.update(sample.rule.text());
-    of.settings.update(settings_of(sample));
+    of.settings.update(settings_of(sample, batches_differ));
   }
   nlohmann::json json = nlohmann::json::object();
   for (auto& [content, of] : digests)
@@ -103,7 +105,7 @@ std::string changes_of_pictures(const std::string& then, const std::string& now)
   say(removed, "removed");
   say(added, "added");
   say(captions, "with another caption, or other rules of captions");
-  say(settings, "with other settings (size, repeats, masks, further images)");
+  say(settings, "with other settings (size, batch size, repeats, masks, further images)");
   // The digests of files with the same content are one, so that a copy that came or went is seen in both.
   say(both, "with other captions and settings, or with more or fewer copies of it");
   return text.empty() ? "other names of the same images" : text;

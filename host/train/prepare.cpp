@@ -99,7 +99,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       images(model.recipe(), latents),
       seen_images(c.training_folder / "cache" / "images.seen", "images/1"),
       dataset(open_dataset(
-          c.datasets, c.trigger_word, model.recipe().latents.size_step(),
+          c.datasets, {c.trigger_word, c.train.batch_size}, model.recipe().latents.size_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale),
@@ -133,7 +133,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
 // All that follows from how many micro-batches a step has.
 void Prepared::settle_course() {
   TrainSection& train = config.train;
-  order.emplace(dataset, train.batch_size, static_cast<uint64_t>(train.seed), micro_batches);
+  order.emplace(dataset, static_cast<uint64_t>(train.seed), micro_batches);
   if (train.max_train_epochs > 0) {
     const int64_t batches = train.max_train_epochs * order->batches_per_epoch();
     train.steps = (batches + micro_batches - 1) / micro_batches;
@@ -236,7 +236,6 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .preserves = preserved.any(),
                    .keeps_masked = keeps_masked(),
                    .streaming = streaming},
-          .batch = config.train.batch_size,
           .states = choice.states_at(),
           .micro_batches = std::max<int64_t>(1, micro_batches / processes),
           .encoder_sizes = train_text ? text.tokens().sizes() : Sizes{},

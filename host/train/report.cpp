@@ -27,11 +27,13 @@ std::string Prepared::report_data(bool whole) const {
     drawn += s.inpaint_masks > 0 && !s.images.contains(inpaint_mask_key);
     same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
   }
-  const std::map<Bucket, int64_t> buckets = samples_by_bucket(dataset.samples);
+  const std::map<BatchKind, int64_t> buckets = samples_by_kind(dataset.samples);
+  const bool batches_differ = dataset.batch_sizes().size() > 1;
   size_t shown = 0;
-  for (const auto& [bucket, count] : buckets)
+  for (const auto& [kind, count] : buckets)
     if (whole || buckets.size() <= most_buckets || shown + 1 < most_buckets) {
-      lines += fmt::format("  bucket   {}: {} per epoch\n", text_of(bucket), count);
+      lines += fmt::format("  bucket   {}: {} per epoch{}\n", text_of(kind.bucket), count,
+                           batches_differ ? fmt::format(", in batches of {}", kind.size) : "");
       ++shown;
     }
   if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);
@@ -143,6 +145,9 @@ std::string Prepared::report(bool whole) {
         "           the weights of the blocks are kept in parts by {} processes; at most {:.1f} MiB of the "
         "activations are the place where they arrive\n",
         processes, mib(streaming.window));
+  const StepShape& largest = memory_planner().shape();
+  if (dataset.batch_sizes().size() > 1)
+    text_report += fmt::format("largest    of the batches: {} of {}\n", largest.batch, text_of(largest.bucket));
   text_report +=
       "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));
   text_report += fmt::format("           predicted by rates of the device: {}\n", rates_text(rates()));

@@ -33,7 +33,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
   };
   for (const StepShape& shape : shapes) {
-    Sizes sizes = shape.sizes(recipe.latents, options.batch);
+    Sizes sizes = shape.sizes(recipe.latents);
     sizes.insert(options.encoder_sizes.begin(), options.encoder_sizes.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
     const TrainGraph& train = step->train_graph();

@@ -58,7 +58,6 @@ struct UpdateNeeds {
 
 struct PlanOptions {
   StepOptions step;
-  int64_t batch = 1;
   StatePlace states = StatePlace::device;
   int64_t micro_batches = 1;              // for each update, of a process
   Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step

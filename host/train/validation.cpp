@@ -7,7 +7,7 @@ ValidationSteps::ValidationSteps(Device& device, const Model& model, const Selec
                                  const Sizes& encoder_sizes)
     : device_(device) {
   for (const StepShape& shape : shapes) {
-    Sizes sizes = shape.sizes(model.recipe().latents, 1);
+    Sizes sizes = shape.sizes(model.recipe().latents);
     sizes.insert(encoder_sizes.begin(), encoder_sizes.end());
     Graph graph = build_loss_graph(model, sizes, select, options);
     Plan plan = plan_memory(graph, parameters(graph));
