@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "config/kohya_keys.h"
+#include "config/nearest.h"
 #include "config/scalar.h"
 #include "config/script_arguments.h"
 
@@ -21,8 +22,10 @@ namespace {
 using yaml::Kind;
 using yaml::Node;
 
-std::string unknown(const std::string& /*name*/) {
-  return "unknown key; docs/from-kohya.md lists those that are known";
+std::string unknown(const std::string& name) {
+  const std::string near = nearest_of(name, known_names());
+  return fmt::format("unknown key{} docs/from-kohya.md lists those that are known",
+                     near.empty() ? ";" : fmt::format(". Did you mean {}?", near));
 }
 
 constexpr Names names = {.ours = ours, .has_no_effect = has_no_effect, .refused = refused, .unknown = unknown};

@@ -203,6 +203,38 @@ constexpr std::string_view inert[] = {"cache_latents",
                                       "show_timesteps_resolution",
                                       "dataset_repeats"};
 
+constexpr std::string_view of_more[] = {"mixed_precision",
+                                        "full_bf16",
+                                        "full_fp16",
+                                        "apply_t5_attn_mask",
+                                        "masked_loss",
+                                        "fp8_vl",
+                                        "fp8_base",
+                                        "fp8_scaled",
+                                        "network_module",
+                                        "network_args",
+                                        "network_train_unet_only",
+                                        "cache_text_encoder_outputs",
+                                        "min_timestep",
+                                        "max_timestep",
+                                        "model_prediction_type",
+                                        "timestep_sampling",
+                                        "discrete_flow_shift",
+                                        "train_data_dir",
+                                        "reg_data_dir",
+                                        "in_json",
+                                        "dataset_config",
+                                        "resolution",
+                                        "blocks_to_swap",
+                                        "base_weights",
+                                        "optimizer_args",
+                                        "save_last_n_steps",
+                                        "save_last_n_epochs",
+                                        "lr_warmup_steps",
+                                        "lr_scheduler_args",
+                                        "lr_scheduler_num_cycles",
+                                        "lr_scheduler_power"};
+
 constexpr std::string_view captions_elsewhere = "prepare the captions beforehand",
                            images = "prepare the images beforehand",
                            one_dropout = "use caption_dropout_rate, which leaves out the text of all encoders at once",
@@ -261,6 +293,14 @@ std::string_view ours(std::string_view name) {
 }
 
 bool has_no_effect(std::string_view name) { return std::ranges::find(inert, name) != std::end(inert); }
+
+std::vector<std::string_view> known_names() {
+  std::vector<std::string_view> names(std::begin(inert), std::end(inert));
+  names.insert(names.end(), std::begin(of_more), std::end(of_more));
+  std::ranges::transform(same, std::back_inserter(names), &Same::theirs);
+  std::ranges::transform(all_refused, std::back_inserter(names), &Refused::key);
+  return names;
+}
 
 const Refused* refused(std::string_view name) {
   const auto row = std::ranges::find(all_refused, name, &Refused::key);

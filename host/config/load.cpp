@@ -167,14 +167,12 @@ class Reader {
     return run;
   }
 
-  // What the interface kohya_ss saves are its fields, of which it makes the arguments of a run.
+  // What the interface kohya_ss saves (kohya_ss.h).
   void refuse_preset(const Node& field) {
     needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
-    problem(
-        field.place, "",
-        "this is a preset of the interface kohya_ss. Give the arguments that it makes of one: config_lora-DATE.toml "
-        "in the folder of its output, where training begins or the training command is printed "
-        "(docs/from-kohya.md)");
+    problem(field.place, "",
+            "this is a preset of the interface kohya_ss: it is read as one where the name of its file ends in .json "
+            "(docs/from-kohya.md)");
   }
 
   // Jobs of ai-toolkit that train nothing. Other problems of the file are of no use then.

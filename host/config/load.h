@@ -27,7 +27,8 @@ struct ConfigNeeds {
   std::function<std::optional<double>(const std::string& optimizer)> usual_rate = {};
 };
 
-// A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts or of musubi-tuner;
+// A file of ours, of ai-toolkit, where its name ends in .toml of kohya's scripts or of musubi-tuner, or in .json a
+// preset of the interface kohya_ss;
 // dataset_config: a file of the datasets, as those have it, or empty. Throws like load_config.
 Config load_config(const std::filesystem::path& file, const std::filesystem::path& dataset_config, ConfigNeeds needs);
 // A mapping of our keys that was made of another program's file; defaults: what it has where it says nothing.

@@ -1,5 +1,5 @@
-// Files of kohya's scripts and of musubi-tuner: TOML becomes our keys (kohya.h, musubi.h), which are then read as those
-// of a YAML file are.
+// Files of kohya's scripts and of musubi-tuner, and presets of the interface kohya_ss: TOML or JSON becomes our keys
+// (kohya.h, musubi.h, kohya_ss.h), which are then read as those of a YAML file are.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "config/kohya.h"
+#include "config/kohya_ss.h"
 #include "config/load.h"
 #include "config/musubi.h"
 #include "config/toml.h"
@@ -23,10 +24,15 @@ using yaml::Node;
 
 bool is_toml(const fs::path& file) { return file.extension() == ".toml"; }
 
-// sd-scripts take datasets as JSON, too, which is YAML.
+// sd-scripts take datasets as JSON, too, which is YAML, and presets are JSON.
 Node parsed(const fs::path& file, std::vector<yaml::Problem>& problems) {
   const std::string text = read_config_text(file);
   return file.extension() == ".json" ? yaml::parse(text, problems) : toml_file::parse(text, problems);
+}
+
+bool is_preset(const fs::path& file) {
+  std::vector<yaml::Problem> problems;
+  return file.extension() == ".json" && kohya_ss::is_preset(parsed(file, problems)) && problems.empty();
 }
 
 // The prompts of a text file, a line each, in place of its path.
@@ -113,13 +119,14 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
   try {
     ConfigNeeds own = needs;
     own.datasets = needs.datasets && dataset_config.empty();
-    if (is_toml(file)) {
+    if (is_toml(file) || is_preset(file)) {
       const auto translate = [&](const Node& tree) {
         if (const Node* datasets = tree.find("datasets"); datasets != nullptr && datasets->kind == Kind::list)
           fail(Code::config,
                "{}:{}:{}: these are datasets: give the file with --dataset_config, beside --config FILE with training "
                "arguments or --model PATH",
                file.string(), datasets->place.line, datasets->place.column);
+        if (kohya_ss::is_preset(tree)) return std::pair(kohya_ss::training(tree, plugins), &sd_scripts);
         return musubi::is_training(tree) ? std::pair(musubi::training(tree, plugins), &musubi_tuner)
                                          : std::pair(kohya::training(tree), &sd_scripts);
       };

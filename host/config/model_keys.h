@@ -14,6 +14,7 @@
 
 #include "config/config.h"
 #include "config/experts.h"
+#include "config/kohya_ss_model.h"
 #include "config/musubi_model.h"
 #include "config/range.h"
 
@@ -52,6 +53,7 @@ struct PluginKeys {
   ModelKwargs model_kwargs = {};
   Experts experts = {};
   std::optional<MusubiModel> musubi = {};             // where musubi-tuner has it, too
+  std::optional<KohyaSsModel> kohya_ss = {};          // where the interface kohya_ss does
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
 };
 

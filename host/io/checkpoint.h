@@ -56,6 +56,7 @@ struct CheckpointSpec {
   ModelKwargs model_kwargs;              // and keys of its own of such a model
   Experts experts;                       // that share the noise levels, each in a file of its own
   std::optional<MusubiModel> musubi;     // arguments of musubi-tuner's for the model
+  std::optional<KohyaSsModel> kohya_ss;  // fields of the interface kohya_ss for the model
   std::vector<LoraLoader> lora_loaders;  // programs, and what they load
   static CheckpointSpec parse(const std::string& yaml, const std::string& plugin);
   const ComponentSpec* component(const std::string& name) const;

@@ -8,6 +8,7 @@
 #include "io/checkpoint.h"
 #include "io/expert_spec.h"
 #include "io/key_map.h"
+#include "io/kohya_ss_model_spec.h"
 #include "io/lora_loader_spec.h"
 #include "io/model_key_spec.h"
 #include "io/musubi_model_spec.h"
@@ -139,8 +140,8 @@ CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: checkpoint YAML", plugin), Code::plugin);
   const Node root = in.parse(yaml);
   in.check_fields(root, "the checkpoint",
-                  {"components", "files", "settings", "experts", "arch", "model_kwargs", "musubi_tuner", "published",
-                   "lora_loaders"});
+                  {"components", "files", "settings", "experts", "arch", "model_kwargs", "musubi_tuner", "kohya_ss",
+                   "published", "lora_loaders"});
   CheckpointSpec spec;
   const Node* components = root.find("components");
   if (components == nullptr || components->entries.empty())
@@ -152,6 +153,7 @@ CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   spec.arch = read_arch_names(in, root, spec.keys);
   spec.model_kwargs = read_model_kwargs(in, root, spec.keys);
   spec.musubi = read_musubi_model(in, root, spec.keys);
+  spec.kohya_ss = read_kohya_ss_model(in, root);
   if (const Node* loaders = root.find("lora_loaders"))
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))
       spec.lora_loaders.push_back(read_lora_loader(in, spec, program.text, rules));

@@ -69,6 +69,7 @@ std::vector<PluginKeys> Registry::model_keys() const {
       all.back().model_kwargs = std::move(spec.model_kwargs);
       all.back().experts = std::move(spec.experts);
       all.back().musubi = std::move(spec.musubi);
+      all.back().kohya_ss = std::move(spec.kohya_ss);
     } catch (const Error&) {
       continue;  // said when a model is opened with it; others can be
     }
