@@ -97,6 +97,20 @@ qwen3_06b_keys() {
   print_keys
 }
 qwen3_06b_keys >"$work/qwen3_06b.json"
+qwen25_3b_keys() {
+  local list= layer
+  tensor model.embed_tokens.weight "151936, 2048"; tensor model.norm.weight 2048
+  for layer in model.layers.{0..35}; do
+    tensor $layer.input_layernorm.weight 2048; tensor $layer.post_attention_layernorm.weight 2048
+    linear $layer.self_attn.q_proj 2048 2048; linear $layer.self_attn.o_proj 2048 2048 no
+    linear $layer.self_attn.k_proj 256 2048; linear $layer.self_attn.v_proj 256 2048
+    linear $layer.mlp.gate_proj 11008 2048 no; linear $layer.mlp.up_proj 11008 2048 no
+    linear $layer.mlp.down_proj 2048 11008 no
+  done
+  print_keys
+}
+qwen25_3b_keys >"$work/qwen25_3b.json"
+omnigen2_transformer_keys 32 2520 840 120 10240 2048 1024 >"$work/omnigen2.json"
 flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
 lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
 gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
@@ -202,7 +216,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hidream | hidream_o1 | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | omnigen2 | qwen25_3b | gemma2 | hidream | hidream_o1 | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       pile_t5:*) paths+=("$work/${name%%:*}.json:${name#*:}") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
@@ -239,6 +253,8 @@ qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
 lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
+omnigen2_fp16 omnigen2
+qwen_2.5_vl_fp16 qwen25_3b
 ltx-2-19b-dev ltx2
 gemma_3_12B_it gemma3
 hidream_i1_full_fp16 hidream

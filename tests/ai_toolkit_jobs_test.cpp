@@ -20,6 +20,7 @@
 #include "support/ltx2_shapes.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
+#include "support/omnigen2_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -225,6 +226,8 @@ class SmallModels {
     if (name == "ideogram4") return {{"model.name_or_path", file(name, write_small_ideogram4)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
+    if (name == "omnigen2")
+      return {{"model.name_or_path", file(name, write_small_omnigen2)}, short_text(160), words("qwen_small")};
     if (name == "auraflow")
       return {{"model.name_or_path", file(name, write_small_auraflow)}, short_text(32), words("pile_t5_small")};
     if (name == "hidream_o1") return {{"model.name_or_path", file(name, write_small_hidream_o1)}, short_text(32)};
@@ -543,6 +546,16 @@ INSTANTIATE_TEST_SUITE_P(
             {tight, {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}},
             {},
             {"plugin: \"lumina2\"", "timestep_type: \"linear_shift\""}},
+        Job{"omnigen2",
+            "omnigen2",
+            true,
+            {tight,
+             {{"model.arch", "omnigen2"},
+              {"train.timestep_type", "sigmoid"},
+              {"datasets.control_path", "FOLDER/control"},
+              {"sample.samples", {{{"prompt", "make it blue"}, {"ctrl_img", "FOLDER/control/b.png"}}}}}},
+            {},
+            {"plugin: \"omnigen2\"", "timestep_type: \"sigmoid\""}},
         Job{"auraflow",
             "auraflow",
             true,
@@ -682,7 +695,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
        {{"model.arch", "hidream_o1"}, {"model.model_kwargs", {{"noise_scale", 7}}}},
        "model.model_kwargs: noise_scale: 7 is not supported: of this model it may be 8"},
       {"hidream_e1", {{"model.arch", "hidream_e1"}}, none},
-      {"omnigen2", {{"model.arch", "omnigen2"}}, none},
       {"wan22",
        {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", false}, {"train_low_noise", false}}}},
        "model.model_kwargs: no expert of the model is left to train"},

@@ -33,6 +33,7 @@
 #include "support/ltx2_shapes.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
+#include "support/omnigen2_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -111,6 +112,10 @@ fs::path anima(const fs::path& folder) {
 }
 fs::path lumina2(const fs::path& folder) {
   write_small_lumina2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path omnigen2(const fs::path& folder) {
+  write_small_omnigen2(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path auraflow(const fs::path& folder) {
@@ -202,6 +207,9 @@ constexpr const char* lumina2_files = R"(
   system_prompt: none
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
+constexpr const char* omnigen2_files = R"(
+  max_sequence_length: 160
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* auraflow_files = R"(
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/pile_t5_small)";
@@ -243,15 +251,16 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
-// lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
-// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
-// ernie_image 7 for each of 2; of auraflow 16 of a double block and 8 for each of 2 single ones; of hidream 27 of a
-// double block and 20 for each of 2 single ones, 12 of them of the experts; of hidream_o1 7 for each of 2; of
-// hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video 10 for each of 2, less the 3
-// that nothing reads in the last; of hunyuan_video1 8 and 2 for each of 2; of ideogram4 5 for each of 2; of wan, anima
-// and ltx2 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last
-// context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for
-// each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of omnigen2 8 for each of 3 and 7 for one; of
+// qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8
+// for each of 2 and 4 for the text; of ernie_image 7 for each of 2; of auraflow 16 of a double block and 8 for each of
+// 2 single ones; of hidream 27 of a double block and 20 for each of 2 single ones, 12 of them of the experts; of
+// hidream_o1 7 for each of 2; of hunyuan_image 10 of a double block and 3 for each of 2 single ones; of hunyuan_video
+// 10 for each of 2, less the 3 that nothing reads in the last; of hunyuan_video1 8 and 2 for each of 2; of ideogram4 5
+// for each of 2; of wan, anima and ltx2 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention,
+// less the 3 that the last context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11
+// transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer
+// that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -287,6 +296,10 @@ const Family families[] = {
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
+    {"omnigen2", "omnigen2", "base", omnigen2, 31, "", omnigen2_files},
+    {"omnigen2_references", "omnigen2", "base", omnigen2, 31, "", omnigen2_files, "", "",
+     "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
+     1, "1e-2", "kohya comfyui diffusers", "all", "\n    images: {control: PHOTOS, control_2: PHOTOS}"},
     {"auraflow", "auraflow", "base", auraflow, 32, "diffusers", auraflow_files},
     {"hidream", "hidream", "full", hidream, 67, "diffusers", hidream_files},
     {"hidream_o1", "hidream_o1", "dev", hidream_o1, 14, "", "\n  variant: dev\n  max_sequence_length: 32"},
@@ -599,9 +612,10 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     // kohya has the original names of their mlp and modulations.
     if (plugin == "hunyuan_image" || plugin == "hunyuan_video1") programs.clear();
     if (knows("comfyui") &&
-        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" &&
-                                   plugin != "lumina2" && plugin != "ideogram4" && plugin != "hunyuan_image" &&
-                                   plugin != "hunyuan_video" && plugin != "hunyuan_video1" && plugin != "ltx2")))
+        (format != "diffusers" ||
+         (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" && plugin != "lumina2" &&
+          plugin != "omnigen2" && plugin != "ideogram4" && plugin != "hunyuan_image" && plugin != "hunyuan_video" &&
+          plugin != "hunyuan_video1" && plugin != "ltx2")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -91,7 +91,7 @@ TEST(Inspect, EncodersAlone) {
     size_t parts = 1;  // components whose file it could be, the named one first
   };
   const Row rows[] = {
-      {"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "hidream", "lumina2", "sd35", "z_image"}},
+      {"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "hidream", "lumina2", "omnigen2", "sd35", "z_image"}},
       {"clip_l.safetensors",
        "clip_l",
        "clip_path",

@@ -23,13 +23,13 @@ host=$prefix/bin/lora-host
 plugins=$prefix/$(cache CMAKE_INSTALL_LIBDIR)/lora-host
 mkdir "$work/sources" "$work/golden"
 whole=(chroma flux2 qwen_image z_image)
-others=(anima auraflow ernie_image flux3 hidream hidream_o1 hunyuan_image hunyuan_video hunyuan_video1 ideogram4 krea2 ltx2 lumina2 qwen_image21 sd15 wan)
+others=(anima auraflow ernie_image flux3 hidream hidream_o1 hunyuan_image hunyuan_video hunyuan_video1 ideogram4 krea2 ltx2 lumina2 omnigen2 qwen_image21 sd15 wan)
 cp -r "$prefix/share/lora-host/template" "$work/sources"
 for plugin in "${whole[@]}" "${others[@]}"; do
   cp -r "$root/plugins/$plugin" "$work/sources"
   rm -rf "$plugins/$plugin"{,.so}  # the host's own
 done
-cp -r "$root/tests/data/golden/"{anima_tiny,text_anima,auraflow_tiny,text_auraflow,chroma_tiny,ernie_image_tiny,text_ernie_image,flux2_klein_tiny,text_flux2_dev,ideogram4_tiny,text_ideogram4,krea2_tiny,krea2_edit_apart_tiny,text_krea2,text_krea2_edit,flux3_edit_tiny,text_flux3,ltx2_tiny,text_ltx2,vae_ltx2_decode,lumina2_tiny,text_lumina2,hidream_tiny,text_hidream,hidream_o1_tiny,hunyuan_image_tiny,text_hunyuan_image,vae_hunyuan_image_decode,hunyuan_video_tiny,vae_hunyuan_video_decode,hunyuan_video1_tiny,text_hunyuan_video1,vae_hunyuan_video1_decode,qwen_image_tiny,qwen_image21_tiny,vae_qwen_image21_decode,sd15_tiny,text_sd2,wan_tiny,wan_video_tiny,wan_i2v_tiny,vae_wan_decode,vae_wan22_decode,text_wan,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
+cp -r "$root/tests/data/golden/"{anima_tiny,text_anima,auraflow_tiny,text_auraflow,chroma_tiny,ernie_image_tiny,text_ernie_image,flux2_klein_tiny,text_flux2_dev,ideogram4_tiny,text_ideogram4,krea2_tiny,krea2_edit_apart_tiny,text_krea2,text_krea2_edit,flux3_edit_tiny,text_flux3,ltx2_tiny,text_ltx2,vae_ltx2_decode,lumina2_tiny,text_lumina2,omnigen2_tiny,omnigen2_edit_tiny,text_omnigen2,hidream_tiny,text_hidream,hidream_o1_tiny,hunyuan_image_tiny,text_hunyuan_image,vae_hunyuan_image_decode,hunyuan_video_tiny,vae_hunyuan_video_decode,hunyuan_video1_tiny,text_hunyuan_video1,vae_hunyuan_video1_decode,qwen_image_tiny,qwen_image21_tiny,vae_qwen_image21_decode,sd15_tiny,text_sd2,wan_tiny,wan_video_tiny,wan_i2v_tiny,vae_wan_decode,vae_wan22_decode,text_wan,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
 cp "$root/examples/toy_flux/"{ae,t5xxl}.safetensors "$work"
 cd "$work"
 

@@ -10,7 +10,7 @@ std::optional<std::string> relative(const Weights& w) {
   if (!w.first_with_prefix("clip_text_pooled_proj.").empty())
     return "this is a NewBie model, whose text comes from Gemma 3 and a CLIP (clip_text_pooled_proj)";
   if (!w.first_with_prefix("ref_image_refiner.").empty() || w.has("image_index_embedding"))
-    return "this is an OmniGen2 model, which also sees images (ref_image_refiner)";
+    return "this is an OmniGen2 model, which also sees images (ref_image_refiner): its plugin is omnigen2";
   return std::nullopt;
 }
 

@@ -152,6 +152,27 @@ lumina2_transformer_keys() { # lumina2_transformer_keys BLOCKS HIDDEN KEYS HEAD 
   done
   print_keys
 }
+# The transformer of OmniGen2.
+omnigen2_transformer_keys() { # omnigen2_transformer_keys BLOCKS HIDDEN KEYS HEAD INNER TEXT TIME
+  local h=$2 list= block name
+  linear x_embedder $h 64; linear ref_image_patch_embedder $h 64; tensor image_index_embedding "5, $h"
+  linear time_caption_embed.timestep_embedder.linear_1 $7 256; linear time_caption_embed.timestep_embedder.linear_2 $7 $7
+  tensor time_caption_embed.caption_embedder.0.weight $6; linear time_caption_embed.caption_embedder.1 $h $6
+  linear norm_out.linear_1 $h $7; linear norm_out.linear_2 64 $h
+  for block in {noise,ref_image,context}_refiner.{0,1} $(seq -f layers.%g 0 $(($1 - 1))); do
+    linear $block.attn.to_q $h $h no; linear $block.attn.to_k $3 $h no; linear $block.attn.to_v $3 $h no
+    linear $block.attn.to_out.0 $h $h no
+    tensor $block.attn.norm_q.weight $4; tensor $block.attn.norm_k.weight $4
+    linear $block.feed_forward.linear_1 $5 $h no; linear $block.feed_forward.linear_2 $h $5 no
+    linear $block.feed_forward.linear_3 $5 $h no
+    for name in norm2 ffn_norm1 ffn_norm2; do tensor $block.$name.weight $h; done
+    case $block in
+      context*) tensor $block.norm1.weight $h ;;
+      *) tensor $block.norm1.norm.weight $h; linear $block.norm1.linear $((4 * h)) $7 ;;
+    esac
+  done
+  print_keys
+}
 gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS [HEAD]: with norms of heads as wide, Gemma 3
   local list= block name
   tensor model.embed_tokens.weight "$6, $2"; tensor model.norm.weight $2
