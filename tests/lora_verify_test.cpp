@@ -427,7 +427,7 @@ constexpr Foreign foreign[] = {
      "comfyui"},
     {"omnigen2", "omnigen2_tiny", "layers.0.attn.to_out.0", "layers.0.attn.to_out.0", "comfyui"},
     {"omnigen2", "omnigen2_tiny", "diffusion_model.layers.1.feed_forward.linear_2", "layers.1.feed_forward.linear_2",
-     "comfyui"},
+     "comfyui ai-toolkit"},
     {"lumina2", "lumina2_tiny", "lora_unet_layers_0_attention_qkv", "layers.0.attention.qkv", "comfyui kohya",
      "lora_down+alpha"},
     {"lumina2", "lumina2_tiny", "lora_unet_final_layer_linear", "final_layer.linear", "comfyui kohya",
