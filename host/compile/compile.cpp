@@ -28,10 +28,21 @@ namespace lh {
 
 namespace {
 
+// said + factor (target - said), as a number: the gradient of a loss is taken at a place that is as many times as far
+// off.
+Value moved_away(Graph& graph, Value target, Value output, double factor) {
+  Value said = graph.add(detach_op, {output}, {}, 0)[0];
+  if (graph.desc(said).dtype != DType::f32)
+    said = graph.add(cast_op, {said}, {{"dtype", static_cast<int64_t>(DType::f32)}}, 0)[0];
+  const Value way = graph.add(sub_op, {target, said}, {}, 0)[0];
+  return graph.add(add_op, {said, graph.add(affine_op, {way}, {{"scale", factor}, {"shift", 0.0}}, 0)[0]}, {}, 0)[0];
+}
+
 Value add_loss(Graph& graph, const StepOptions& options) {
   Value output = graph.outputs.at("output");
   const Shape shape = graph.desc(output).shape;
   Value target = graph.add_input("target", {DType::f32, shape});
+  if (options.differential_guidance != 1) target = moved_away(graph, target, output, options.differential_guidance);
   const Desc by_sample{DType::f32, {shape[0]}};
   Value weight, deltas;
   if (options.by_place)
@@ -163,7 +174,8 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
   before_ = build_sample_graph(model, sizes, no_adapter, options.compute);
   if (!options.preserves) return;
   StepOptions kept = options;
-  kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false, kept.max_loss = 0;
+  kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false;
+  kept.max_loss = 0, kept.differential_guidance = 1;
   preserving_ = build_pass(model, {"denoiser"}, sizes, select, kept);
 }
 

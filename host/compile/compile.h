@@ -38,6 +38,7 @@ struct StepOptions {
   bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
   bool keeps_masked = false;                // where masks hide it, what the denoiser says without adapters (prior.h)
   Streaming streaming = {};                 // weights that stay in host memory
+  double differential_guidance = 1;         // the target is as many times as far from what the model says
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the

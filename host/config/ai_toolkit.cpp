@@ -229,6 +229,9 @@ void settle(Config& config, const Node& process, const std::vector<PluginKeys>* 
   settle_timesteps(config);
   settle_favoured_levels(config);
   settle_network(config, process);
+  if (config.train.do_differential_guidance)
+    config.notes.push_back(
+        "train.do_differential_guidance: true counts here; ai-toolkit looks at it beside do_guidance_loss alone");
   settle_optimizer(config.train, process);
   settle_experts(config, plugins);
   TrainSection& train = config.train;

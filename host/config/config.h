@@ -202,6 +202,10 @@ struct TrainSection {
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;
   double max_loss = 0;  // of a batch: what is beyond teaches nothing; 0 = none
+  bool do_differential_guidance = false;  // the loss is taken towards a place beyond the target
+  double differential_guidance_scale = 3;
+  // How many times as far from what the model says as the target.
+  double target_distance() const { return do_differential_guidance ? differential_guidance_scale : 1; }
 
   // Where no optimizer was asked for its own, the usual one.
   double learning_rate() const { return lr.value_or(usual_lr); }

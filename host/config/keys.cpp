@@ -804,6 +804,14 @@ const Key table[] = {
      in<T, &Tr::max_loss>,
      "A batch whose loss is larger teaches nothing; its loss counts as this. 0: all do.",
      {.range = from_zero}},
+    {"train.do_differential_guidance", in<T, &Tr::do_differential_guidance>,
+     "The loss is taken towards a place that is differential_guidance_scale times as far from what the model says as "
+     "the target is, in the same direction: of the squared error the gradient is as many times as large, and the loss "
+     "the square of that."},
+    {"train.differential_guidance_scale",
+     in<T, &Tr::differential_guidance_scale>,
+     "With do_differential_guidance: how many times as far.",
+     {.range = {.low = 0, .high = 1000, .above = true}}},
 
     {"sample.sampler",
      in<S, &SampleConfig::sampler>,

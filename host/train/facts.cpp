@@ -80,6 +80,15 @@ std::string hidden_text(const Prepared& p) {
              : "";
 }
 
+// How what is learnt is measured. States of older versions name the loss alone.
+std::string loss_text(const TrainSection& train) {
+  std::string text = train.loss;
+  if (train.do_differential_guidance)
+    text += fmt::format(", towards {} times the way to the target", train.differential_guidance_scale);
+  if (train.max_loss > 0) text += fmt::format(" up to {}", train.max_loss);
+  return text;
+}
+
 // How gradients travel between processes. States of older versions do not name it.
 std::string travel_text(const TrainSection& train) {
   return train.reduce_dtype == "float32" ? "" : fmt::format(", gradients travel as {}", train.reduce_dtype);
@@ -128,7 +137,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
            p.preserved.text()},
           {"train.cfg_scale", guidance < 0 ? "none (train.bypass_guidance_embedding)" : fmt::format("{}", guidance)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
-          {"train.loss", c.train.loss + (c.train.max_loss > 0 ? fmt::format(" up to {}", c.train.max_loss) : "")}};
+          {"train.loss", loss_text(c.train)}};
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
