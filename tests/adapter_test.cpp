@@ -134,6 +134,31 @@ TEST_P(AdapterKinds, BeginWithTheLayerAsItIs) {
   }
 }
 
+// base + strength (adapted - base), as files are merged at a strength.
+TEST_P(AdapterKinds, ChangeALayerInProportionToAStrength) {
+  for (const bool conv : {false, true}) {
+    const HostTensor base = base_output(device, conv);
+    const Layer whole(rule, conv);
+    Tensors trained = started(device, whole);
+    for (auto& [name, tensor] : trained)
+      if (!name.ends_with(".start"))
+        for (float& v : tensor.as<float>()) v += 0.25f;
+    const HostTensor adapted = whole.run(device, trained);
+    EXPECT_GT(relative_error(adapted, base), 0.01) << "else the test says nothing";
+    for (const double strength : {-1.0, 0.0, 2.0}) {
+      const Layer layer(rule, conv, DType::f32, {.rank = 3, .alpha = 6, .strength = strength});
+      HostTensor wanted = base;
+      for (size_t i = 0; i < wanted.as<float>().size(); ++i)
+        wanted.as<float>()[i] +=
+            static_cast<float>(strength * (double{adapted.as<float>()[i]} - double{base.as<float>()[i]}));
+      // Rounding of the larger of both, of each of some dozens of products.
+      const double larger = std::max(1.0, relative_error(adapted, base));
+      EXPECT_LE(relative_error(layer.run(device, trained), wanted), 64 * 0x1p-24 * larger * larger)
+          << conv << " " << strength;
+    }
+  }
+}
+
 // A part of a step is left out of the whole module in its share of the steps, which the step alone decides.
 TEST_P(AdapterKinds, ModuleDropoutLeavesTheLayerAlone) {
   const HostTensor base = base_output(device, false);

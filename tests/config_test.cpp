@@ -344,8 +344,11 @@ TEST(Config, WrapperMistakes) {
   EXPECT_THAT(error_of("job: extension\nconfig: {process: []}\n"),
               HasSubstr("config.process: expected a list of one mapping"));
   EXPECT_THAT(error_of("job: extension\n"), HasSubstr("config: missing"));
-  EXPECT_THAT(error_of("config:\n  process: [{type: concept_slider}]\n"),
+  EXPECT_THAT(error_of("config:\n  process: [{type: image_reference_slider_trainer}]\n"),
               HasSubstr("2:20: type: this process is not for training a LoRA of images"));
+  EXPECT_THAT(error_of("config:\n  process: [{type: concept_slider}]\n"),
+              HasSubstr("2:20: type: concept_slider trains the way between two prompts. Set slider.positive_prompt and "
+                        "slider.negative_prompt"));
   EXPECT_THAT(error_of("- a\n"), StartsWith("c.yaml:1:1: expected a mapping of keys, found a list"));
 }
 

@@ -48,12 +48,16 @@ TEST(SampleSet, EachImageHasItsOwnSizeStepsSeedAndStrength) {
   EXPECT_NE(sample(run, 0, 4), sample(run, 0, 3));
 }
 
-TEST(SampleSet, StrengthIsForPlainLora) {
-  Sampled run("[{prompt: a photo, network_multiplier: 0.5}]");
+TEST(SampleSet, StrengthIsForEveryAdapter) {
+  Sampled run(
+      "[{prompt: a photo, network_multiplier: 0}, {prompt: a photo, network_multiplier: 0.5}, a photo, "
+      "{prompt: a photo, network_multiplier: 1}]");
   run.replace("  linear: 2\n", "  linear: 2\n  type: dora\n");
-  const HostResult result = run.train();
-  EXPECT_EQ(result.code, 2) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("sample.network_multiplier: 0.5 is for plain LoRA and LoCon"));
+  expect_trained(run.train());
+  EXPECT_EQ(sample(run, 2, 0), sample(run, 0, 2));
+  EXPECT_NE(sample(run, 2, 1), sample(run, 2, 0));
+  EXPECT_NE(sample(run, 2, 1), sample(run, 2, 2));
+  EXPECT_EQ(sample(run, 2, 3), sample(run, 2, 2));
 }
 
 // A LoRA of the toy model that changes what it says.

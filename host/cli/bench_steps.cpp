@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compile/slider.h"
 #include "core/clock.h"
 #include "core/rows.h"
 #include "encode/denoiser_inputs.h"
@@ -46,6 +47,10 @@ StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
   for (const char* name : {"latents", "target", "loss_weight", "loss_delta"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
       inputs.tensors[name] = made_up(graph.desc(it->second).shape);
+  for (const char* front :
+       {positive_front, negative_front, anchor_front})  // a slider's other prompts are like this one
+    for (const auto& [name, tensor] : NamedTensors(inputs.tensors))
+      if (graph.inputs.contains(front + name)) inputs.tensors[front + name] = tensor;
   return inputs;
 }
 

@@ -79,15 +79,17 @@ const KnownRates& StepWithoutData::rates() {
 }
 
 PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
+  const SliderPrompts slider(config);
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
-                   .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                   .by_place = model.recipe().starts_clips(),
+                   .weighted = slider.any() || TrainingObjective(config.train, model.recipe()).weighted(),
+                   .by_place = !slider.any() && model.recipe().starts_clips(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .max_loss = config.train.max_loss,
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_,
+                   .slider = slider.any() ? std::optional(slider.config()) : std::nullopt,
                    .differential_guidance = config.train.target_distance()},
           .states = choice.states_at(),
           .encoder_sizes = encoder_sizes(),

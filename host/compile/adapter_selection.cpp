@@ -20,6 +20,17 @@ AdapterSpec adapter(int64_t rank, std::optional<double> alpha, const NetworkConf
 
 }  // namespace
 
+SelectAdapter at_strength(const SelectAdapter& select, double strength) {
+  if (strength == 1) return select;
+  return [select, strength, own = std::make_shared<AdapterSpec>()](const std::string& module) -> const AdapterSpec* {
+    const AdapterSpec* spec = select(module);
+    if (spec == nullptr) return nullptr;
+    *own = *spec;
+    own->strength *= strength;
+    return own.get();
+  };
+}
+
 AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
                                    const std::map<std::string, Desc>& weights, bool text_encoders,
                                    std::shared_ptr<const AdapterRule> rule)

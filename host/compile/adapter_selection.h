@@ -17,6 +17,9 @@ namespace lh {
 
 using SelectAdapter = std::function<const AdapterSpec*(const std::string& module)>;
 
+// The same adapters with `strength` times what they change. What it gives is valid until its next call.
+SelectAdapter at_strength(const SelectAdapter& select, double strength);
+
 // Which modules get which adapter: the recipe's targets or the user's, narrowed by network_kwargs. Convolution blocks
 // are among them where network.conv is set, "<encoder>:<module>" of the text encoders where these are trained. Ranks
 // and alphas are the user's for the module's name, or else those of its kind.

@@ -6,6 +6,7 @@
 
 #include "compile/preserve.h"
 #include "compile/prior.h"
+#include "compile/slider.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "graph/print.h"
@@ -168,10 +169,12 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
     : recipe_(model.recipe()),
       rates_(options.rates),
       pass_(build_pass(model, roles_of(options), sizes, select, options)),
-      keeps_masked_(options.keeps_masked) {
-  if (!options.preserves && !keeps_masked_) return;
+      keeps_masked_(options.keeps_masked),
+      slider_(options.slider) {
+  if (!options.preserves && !keeps_masked_ && !slider_) return;
   const auto no_adapter = [](const std::string&) { return nullptr; };
   before_ = build_sample_graph(model, sizes, no_adapter, options.compute);
+  if (slider_) mirrored_ = build_pass(model, {"denoiser"}, sizes, at_strength(select, -1), options);
   if (!options.preserves) return;
   StepOptions kept = options;
   kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false;
@@ -213,6 +216,10 @@ TrainGraph StepBeforeRecompute::with(const ActivationChoice& choice, const Strea
   if (preserving_) {
     preserve(result, *before_, kept_as(*preserving_, choice), recipe_);
     show("preserve", result.graph);
+  }
+  if (slider_) {
+    slide(result, *before_, kept_as(*mirrored_, choice), recipe_, *slider_);
+    show("slide", result.graph);
   }
 
   // Where memory is asked for, each gradient is made where it takes the least.

@@ -38,13 +38,15 @@ struct StepOptions {
   bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
   bool keeps_masked = false;                // where masks hide it, what the denoiser says without adapters (prior.h)
   Streaming streaming = {};                 // weights that stay in host memory
+  std::optional<SliderConfig> slider = {};  // what is learnt instead of a target (slider.h): a weighted mse
   double differential_guidance = 1;         // the target is as many times as far from what the model says
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
 // has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves or keeps,
-// those of preserve.h and prior.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
+// those of preserve.h, prior.h and slider.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained
+// parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
@@ -76,6 +78,9 @@ class StepBeforeRecompute {
   // Where the step keeps what the model said before: that, and for other prompts the pass that is held against it.
   std::optional<Graph> before_;
   std::optional<Pass> preserving_;
+  // Where a slider is trained: the pass with adapters turned round.
+  std::optional<SliderConfig> slider_;
+  std::optional<Pass> mirrored_;
 };
 // Its forward pass alone, without dropout, with the one output "loss".
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);

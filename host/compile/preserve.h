@@ -1,10 +1,8 @@
 // A second loss of a training step, which keeps what the model said before it was trained: for other prompts than those
 // that are learned, the mean square between what it says with adapters and without them.
 //
-// The step is three passes one after another: the model without adapters, forward only, whose output is the target of
-// the second; the model with adapters, forward and backward; and the step that was there before. They are one graph:
-// one loss and one gradient for each trained tensor, whatever looks at a step, while activations of a pass lie in the
-// memory of the others. Only the gradients of the second pass stay until those of the third are there.
+// The step is three passes one after another (joined_passes.h): the model without adapters, forward only, whose output
+// is the target of the second; the model with adapters, forward and backward; and the step that was there before.
 #pragma once
 
 #include <string>

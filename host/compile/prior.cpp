@@ -1,10 +1,7 @@
 #include "compile/prior.h"
 
-#include <algorithm>
-#include <utility>
-
+#include "compile/joined_passes.h"
 #include "ops/ops.h"
-#include "passes/append.h"
 
 namespace lh {
 namespace {
@@ -25,18 +22,11 @@ Value add_prior_loss(Graph& graph, Value loss, const std::string& kind) {
 
 void put_prior_in_front(TrainGraph& step, const Graph& base) {
   Graph& graph = step.graph;
-  const Value asked = graph.inputs.at(prior_output);
-  graph.inputs.erase(prior_output);
-  std::vector<Node> learning = std::exchange(graph.nodes, {});
-  Value prior = append(graph, base, [&](const std::string& name, const Desc& desc) {
-                  return shared_input(graph, name, desc);
-                }).at("output");
-  if (graph.desc(prior).dtype != DType::f32)
-    prior = graph.add(cast_op, {prior}, {{"dtype", static_cast<int64_t>(DType::f32)}}, 0)[0];
-  for (Node& node : learning) {
-    std::ranges::replace(node.inputs, asked, prior);
-    graph.nodes.push_back(std::move(node));
-  }
+  JoinedPasses passes(graph);
+  passes.give_last(prior_output, passes.say(base, [&](const std::string& name, const Desc& desc) {
+    return shared_input(graph, name, desc);
+  }));
+  passes.finish();
 }
 
 }  // namespace lh

@@ -3,7 +3,7 @@
 // it says without them, weighted by place.
 //
 // The step is two passes one after another: the model without adapters, forward only, whose output the second is held
-// against, and the step that was there before. They are one graph, as in preserve.h.
+// against, and the step that was there before. They are one graph (joined_passes.h).
 #pragma once
 
 #include "compile/compile.h"

@@ -128,6 +128,38 @@ void settle_network(Config& config, const Node& process) {
   }
 }
 
+bool is_slider(const Node& process) {
+  const Node* type = process.find("type");
+  return type != nullptr && type->text == slider_type;
+}
+
+// A slider's loss is its own there; other processes do not look at its section.
+void settle_slider(Config& config, const Node& process) {
+  TrainSection& train = config.train;
+  if (!is_slider(process)) {
+    if (config.slider.on())
+      config.notes.push_back(
+          fmt::format("slider: is not used: in ai-toolkit it is for processes of the type {}", slider_type));
+    config.slider = {};
+    return;
+  }
+  const auto leave_out = [&](bool on, const char* key) {
+    if (on)
+      config.notes.push_back(fmt::format("train.{} is not used: a slider of ai-toolkit has a loss of its own", key));
+  };
+  leave_out(train.diff_output_preservation, "diff_output_preservation");
+  leave_out(train.blank_prompt_preservation, "blank_prompt_preservation");
+  leave_out(train.inverted_mask_prior, "inverted_mask_prior");
+  leave_out(train.do_differential_guidance, "do_differential_guidance");
+  leave_out(train.loss != "mse", "loss_type");
+  leave_out(train.cfg_scale != 1, "cfg_scale");
+  leave_out(train.train_text_encoder, "train_text_encoder");
+  train.diff_output_preservation = train.blank_prompt_preservation = train.inverted_mask_prior = false;
+  train.do_differential_guidance = train.train_text_encoder = false;
+  train.loss = "mse";
+  train.cfg_scale = 1;
+}
+
 // There the experts of a model take turns, and steps are counted over all; here each has a run of its own.
 void settle_experts(Config& config, const std::vector<PluginKeys>* plugins) {
   if (plugins == nullptr) return;
@@ -197,6 +229,14 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
         "network: missing. Without it ai-toolkit trains all of the model's weights, and saves a checkpoint; this "
         "program trains adapters. For a LoRA add network: {type: lora, linear: 16, linear_alpha: 16}; network: {type: "
         "full} trains all weights of the adapted layers, and saves what changed");
+  const auto has_prompt = [&](const char* key) {
+    const Node* prompt = find(process, "slider", key);
+    return prompt != nullptr && !prompt->text.empty();
+  };
+  if (is_slider(process) && !has_prompt("positive_prompt") && !has_prompt("negative_prompt"))
+    wrong(*process.find("type"),
+          "type: concept_slider trains the way between two prompts. Set slider.positive_prompt and "
+          "slider.negative_prompt");
   if (const Node* steps = find(process, "train", "gradient_accumulation_steps"); steps && steps->text != "1")
     wrong(*steps,
           "train.gradient_accumulation_steps: there it makes a step of one batch, and the weights change at every "
@@ -229,6 +269,7 @@ void settle(Config& config, const Node& process, const std::vector<PluginKeys>* 
   settle_timesteps(config);
   settle_favoured_levels(config);
   settle_network(config, process);
+  settle_slider(config, process);
   if (config.train.do_differential_guidance)
     config.notes.push_back(
         "train.do_differential_guidance: true counts here; ai-toolkit looks at it beside do_guidance_loss alone");

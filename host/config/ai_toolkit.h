@@ -13,6 +13,9 @@
 
 namespace lh::ai_toolkit {
 
+// The type of a process that trains a slider.
+inline constexpr const char* slider_type = "concept_slider";
+
 // "[name]" in every text becomes the run's name, "${WORD}" what the environment has.
 void replace_marks(yaml::Node& document, const std::string& name, std::vector<yaml::Problem>& problems);
 // What a job has where it says nothing.

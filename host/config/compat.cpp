@@ -113,7 +113,6 @@ constexpr Refused refused_table[] = {
     {"adapter", no_adapter},
     {"embedding", no_adapter},
     {"decorator", no_adapter},
-    {"slider", no_adapter},
     {"guidance", no_adapter},
     {"do_lorm", no_adapter},
     {"first_sample", "samples of step 0 are made as all others are: remove it"},

@@ -125,7 +125,8 @@ struct DatasetConfig {
   bool flip_x = false, flip_y = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;
-  bool strict = false;  // refuse corrupt images instead of skipping them
+  bool strict = false;    // refuse corrupt images instead of skipping them
+  bool captioned = true;  // false: captions are not looked at, as a slider has its own prompts; no key of its own
 };
 
 // Average of the trained weights (run/ema.h).
@@ -201,7 +202,7 @@ struct TrainSection {
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;
-  double max_loss = 0;  // of a batch: what is beyond teaches nothing; 0 = none
+  double max_loss = 0;                    // of a batch: what is beyond teaches nothing; 0 = none
   bool do_differential_guidance = false;  // the loss is taken towards a place beyond the target
   double differential_guidance_scale = 3;
   // How many times as far from what the model says as the target.
@@ -210,6 +211,15 @@ struct TrainSection {
   // Where no optimizer was asked for its own, the usual one.
   double learning_rate() const { return lr.value_or(usual_lr); }
   static constexpr double usual_lr = 1e-4;
+};
+
+// A LoRA that moves a class from one prompt to another, in the place of what the images show (compile/slider.h).
+struct SliderConfig {
+  std::string positive_prompt, negative_prompt;  // both empty = none is trained
+  std::string target_class;
+  std::optional<std::string> anchor_class;  // empty text = the empty prompt
+  double guidance_strength = 3, anchor_strength = 1;
+  bool on() const { return !positive_prompt.empty() || !negative_prompt.empty(); }
 };
 
 // An image that is made while training: what it does not say is said for all of them.
@@ -272,6 +282,7 @@ struct Config {
   NetworkConfig network;
   std::vector<DatasetConfig> datasets;
   TrainSection train;
+  SliderConfig slider;
   SampleConfig sample;
   SaveConfig save;
   std::vector<std::string> notes;  // what is done in place of what the file says, and why; a line each

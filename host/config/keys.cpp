@@ -194,6 +194,7 @@ constexpr auto Y = &Config::memory;
 constexpr auto M = &Config::model;
 constexpr auto N = &Config::network;
 constexpr auto T = &Config::train;
+constexpr auto L = &Config::slider;
 constexpr auto S = &Config::sample;
 constexpr auto V = &Config::save;
 using D = DatasetConfig;
@@ -812,6 +813,26 @@ const Key table[] = {
      in<T, &Tr::differential_guidance_scale>,
      "With do_differential_guidance: how many times as far.",
      {.range = {.low = 0, .high = 1000, .above = true}}},
+
+    {"slider.positive_prompt", in<L, &SliderConfig::positive_prompt>,
+     "Trains a slider in the place of what the images show: an adapter that moves the class towards this prompt at "
+     "strength 1, and towards negative_prompt at -1 (docs/sliders.md). Captions and masks are not used. Empty: the "
+     "empty prompt, or no slider where negative_prompt is empty, too."},
+    {"slider.negative_prompt", in<L, &SliderConfig::negative_prompt>,
+     "What the class is moved towards at strength -1."},
+    {"slider.target_class", in<L, &SliderConfig::target_class>,
+     "Prompt that is moved, such as person. Empty: the empty prompt."},
+    {"slider.anchor_class", in<L, &SliderConfig::anchor_class>,
+     "Prompt for which the model stays as it was, at both strengths; \"\" is the empty prompt. Left out: none, which "
+     "takes a little more than half as long."},
+    {"slider.guidance_strength",
+     in<L, &SliderConfig::guidance_strength>,
+     "How many times the way from negative_prompt to positive_prompt the class is moved.",
+     {.range = {.low = 0, .high = 1000, .above = true}}},
+    {"slider.anchor_strength",
+     in<L, &SliderConfig::anchor_strength>,
+     "With anchor_class: what its part of the loss is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
 
     {"sample.sampler",
      in<S, &SampleConfig::sampler>,

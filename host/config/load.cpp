@@ -79,6 +79,7 @@ class Reader {
       if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run, needs_.plugins, needs_.usual_rate);
     }
     if (config_.training_folder.empty()) config_.training_folder = defaults.training_folder;
+    for (DatasetConfig& dataset : config_.datasets) dataset.captioned = !config_.slider.on();
     if (!problems_.empty()) report();
     for (const std::string& note : config_.notes) log_info("{}: {}", file_, note);
     if (!ignored_.empty())
@@ -156,12 +157,14 @@ class Reader {
     }
     const Node& run = process->items[0];
     if (const Node* type = run.find("type");
-        type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer"})) {
+        type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer", ai_toolkit::slider_type})) {
       problems_.clear();  // what is said of another kind of job is of no use
       needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
-      problem(type->place, "type",
-              fmt::format("this process is not for training a LoRA of images, found {}. Use sd_trainer, with a network",
-                          yaml::describe(*type)));
+      problem(
+          type->place, "type",
+          fmt::format("this process is not for training a LoRA of images, found {}. Use sd_trainer, with a network, "
+                      "or {} for a slider",
+                      yaml::describe(*type), ai_toolkit::slider_type));
       return empty;
     }
     return run;

@@ -37,6 +37,7 @@ struct TypeName {
   std::string operator()(double*) const { return "number"; }
   std::string operator()(bool*) const { return "true or false"; }
   std::string operator()(std::optional<double>*) const { return "number"; }
+  std::string operator()(std::optional<std::string>*) const { return "text"; }
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
   std::string operator()(Reals*) const { return "number or list of numbers"; }

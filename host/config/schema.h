@@ -31,7 +31,8 @@ using Phases = std::vector<Phase>;
 using Samples = std::vector<SampleItem>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
-                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*, Phases*, Samples*>;
+                           std::optional<std::string>*, Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*,
+                           Phases*, Samples*>;
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds

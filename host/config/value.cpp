@@ -59,6 +59,11 @@ class Assign {
     if (node_.kind != Kind::null && store_number(node_, value)) *out = value;
   }
 
+  void operator()(std::optional<std::string>* out) {
+    out->reset();
+    if (node_.kind != Kind::null) *out = read_text(node_, "text");
+  }
+
   void operator()(bool* out) {
     if (const auto value = yaml::flag_of(node_))
       *out = *value;
@@ -263,6 +268,7 @@ struct Print {
   std::string operator()(const double* value) const { return fmt::format("{}", *value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const std::optional<double>* value) const { return *value ? fmt::format("{}", **value) : ""; }
+  std::string operator()(const std::optional<std::string>* text) const { return *text ? quote(**text) : ""; }
   std::string operator()(const Texts* texts) const {
     std::vector<std::string> quoted;
     for (const std::string& text : *texts) quoted.push_back(quote(text));

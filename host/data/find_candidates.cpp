@@ -32,6 +32,10 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
 void read_captions(const DatasetConfig& config, const ImageList& list, const CaptionRule& rule,
                    const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
+  if (!config.captioned) {
+    for (Candidate& candidate : candidates) candidate.texts.emplace_back(), candidate.captioned = true;
+    return;
+  }
   std::vector<fs::path> without;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {

@@ -42,4 +42,10 @@ RunCaptions::RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCou
     if (of_[i].empty()) add(i, dataset.samples[i].caption);
 }
 
+RunCaptions::RunCaptions(const Dataset& dataset, const std::vector<std::string>& prompts)
+    : all_(prompts.begin(), prompts.end()), of_(dataset.samples.size()) {
+  for (const std::string& prompt : all_)
+    for (auto& of_sample : of_) of_sample.insert(&prompt);
+}
+
 }  // namespace lh

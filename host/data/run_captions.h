@@ -26,6 +26,8 @@ class RunCaptions {
   // Drawn ones are looked for until there are more than `most` captions, those of `preserved` included.
   RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course, const PreservedPrompts& preserved,
               int64_t most);
+  // These for each sample, in their place.
+  RunCaptions(const Dataset& dataset, const std::vector<std::string>& prompts);
   // Each once.
   const std::set<std::string>& all() const { return all_; }
   const std::set<std::string>& preserved() const { return preserved_; }

@@ -26,6 +26,7 @@ struct AdapterSpec {
   uint64_t seed = 0;
   double rank_dropout = 0, module_dropout = 0;
   const AdapterRule* rule = nullptr;  // none: a pair with the scale alpha / rank
+  double strength = 1;                // times what the adapter changes about a layer
 };
 
 struct AdaptedTensor {

@@ -84,7 +84,8 @@ AdaptedModule LayerAdapter::run() {
     Value down = module.tensors.at(0).value, up = module.tensors.at(1).value;
     if (layer_.is_conv()) graph_.info(down).channels_last = true;
     if (form.from_start) std::tie(down, up) = from_start(down, up);
-    result = layer_.is_conv() ? conv_pair(down, up, form.scale) : linear_pair(down, up, form.scale);
+    const double scale = form.scale * spec_.strength;
+    result = layer_.is_conv() ? conv_pair(down, up, scale) : linear_pair(down, up, scale);
   } else {
     result = form.kind == Kind::output ? by_output(values) : by_weight(values);
   }
@@ -177,12 +178,22 @@ Value LayerAdapter::by_output(const AdapterRule::Values& tensors) {
   const Value base = base_output();
   AdapterRule::Values given = tensors;
   given.insert({{"x", input(0)}, {"y", base}});
-  return unless_dropped(built([&] { return spec_.rule->build_output(graph_, layer_, given, node_.scope); }), base);
+  const Value adapted = built([&] { return spec_.rule->build_output(graph_, layer_, given, node_.scope); });
+  return unless_dropped(at_strength(adapted, base), base);
 }
 
 Value LayerAdapter::unless_dropped(Value adapted, Value base) {
   if (!drops_module()) return adapted;
   return emit(where_op, {cast_to(keep({1}, spec_.module_dropout), DType::i32), adapted, base});
+}
+
+Value LayerAdapter::at_strength(Value adapted, Value base) {
+  if (spec_.strength == 1) return adapted;
+  return emit(add_op, {base, scaled(emit(sub_op, {adapted, base}), spec_.strength)});
+}
+
+Value LayerAdapter::scaled(Value v, double factor) {
+  return factor == 1 ? v : emit(affine_op, {v}, {{"scale", factor}, {"shift", 0.0}});
 }
 
 // A linear layer is applied factor by factor where that is what its weight is made of. Otherwise in half precision the
@@ -201,10 +212,12 @@ Value LayerAdapter::by_weight(const AdapterRule::Values& tensors) {
                           }};
   if (const auto factors = factor_weight(graph_, first, adapted, base, node_.scope)) {
     const Value result = by_factors(*factors);
-    return drops_module() ? unless_dropped(result, base_output()) : result;
+    if (!drops_module() && spec_.strength == 1) return result;
+    const Value alone = base_output();
+    return unless_dropped(at_strength(result, alone), alone);
   }
-  if (type == DType::f32) return layer_with(unless_dropped(adapted, weight), input(bias_input));
-  Value change = emit(sub_op, {adapted, weight});
+  if (type == DType::f32) return layer_with(unless_dropped(at_strength(adapted, weight), weight), input(bias_input));
+  Value change = scaled(emit(sub_op, {adapted, weight}), spec_.strength);
   if (drops_module()) change = emit(mul_op, {change, keep({1}, spec_.module_dropout)});
   const Value alone = base_output();
   return emit(add_op, {alone, layer_with(computed(change), {})});
@@ -212,13 +225,13 @@ Value LayerAdapter::by_weight(const AdapterRule::Values& tensors) {
 
 // Factors of inputs and outputs multiply in float32, rounded once: in fewer bits their small changes would be lost.
 Value LayerAdapter::by_factors(const FactoredWeight& f) {
-  const auto scaled = [&](Value v, Value factors, Value bias) {
+  const auto times = [&](Value v, Value factors, Value bias) {
     Value product =
         emit(mul_op, {cast_to(v, DType::f32), emit(reshape_op, {factors}, {{"shape", std::vector<int64_t>{-1}}})});
     if (bias) product = emit(add_op, {product, cast_to(bias, DType::f32)});
     return computed(product);
   };
-  const Value x = f.columns ? scaled(input(0), f.columns, {}) : input(0), bias = input(bias_input);
+  const Value x = f.columns ? times(input(0), f.columns, {}) : input(0), bias = input(bias_input);
   const Value own_bias = f.rows ? Value{} : bias, weight = input(weight_input), scale = input(scale_input);
   Value y;
   if (f.up) {
@@ -228,7 +241,7 @@ Value LayerAdapter::by_factors(const FactoredWeight& f) {
   } else {
     y = emit(linear_op, {x, weight, own_bias, scale}, node_.attrs);
   }
-  return f.rows ? scaled(y, f.rows, bias) : y;
+  return f.rows ? times(y, f.rows, bias) : y;
 }
 
 Value LayerAdapter::layer_with(Value weight, Value bias) {

@@ -55,6 +55,9 @@ class LayerAdapter {
   bool drops_module() const { return context_.training && spec_.module_dropout > 0; }
   // `adapted`, or `base` in the steps that the module is dropped in.
   Value unless_dropped(Value adapted, Value base);
+  // base + strength (adapted - base), of outputs or of weights.
+  Value at_strength(Value adapted, Value base);
+  Value scaled(Value v, double factor);
   // The layer with another weight [out, in, ...], in the order of files.
   Value layer_with(Value weight, Value bias);
   // What a rule builds, with masks for the inputs that it asks for and weights of convolutions in the order that

@@ -36,6 +36,10 @@ bool has_source(const Recipe& recipe, InputSpec::Source source) {
 }  // namespace
 
 bool Recipe::guided() const { return has_source(*this, InputSpec::Source::guidance); }
+bool Recipe::of_prompt(const std::string& input) const {
+  const auto spec = inputs.find(input);
+  return spec != inputs.end() && spec->second.of_prompt();
+}
 bool Recipe::inpaints() const { return has_source(*this, InputSpec::Source::inpaint); }
 bool Recipe::shown_first_frames() const {
   return has_source(*this, InputSpec::Source::first_frame) ||

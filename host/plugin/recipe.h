@@ -200,9 +200,10 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;                     // one of the inputs is a distilled guidance strength
-  bool inpaints() const;                   // and to some the part of an image that is to be painted anew
-  bool shown_first_frames() const;         // and to some what a clip begins with
+  bool guided() const;                             // one of the inputs is a distilled guidance strength
+  bool of_prompt(const std::string& input) const;  // an input of the denoiser that differs from prompt to prompt
+  bool inpaints() const;                           // and to some the part of an image that is to be painted anew
+  bool shown_first_frames() const;                 // and to some what a clip begins with
   bool starts_clips() const;               // and then in place of their first noisy latents, of which nothing is learnt
   std::set<std::string> encoders() const;  // components of the conditioner: those that read and those that see
   // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run

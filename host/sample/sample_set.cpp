@@ -14,54 +14,6 @@ bool alike(const SampleRequest& a, const SampleRequest& b) {
          a.strength == b.strength;
 }
 
-// An adapter whose pairs are applied at a strength.
-class AtStrength : public AdapterRule {
- public:
-  AtStrength(const AdapterRule& rule, double strength) : rule_(rule), strength_(strength) {}
-  AdapterForm form(const AdapterLayer& layer) const override {
-    AdapterForm form = rule_.form(layer);
-    if (form.kind != AdapterForm::Kind::none && form.kind != AdapterForm::Kind::pair)
-      fail(Code::config,
-           "sample.network_multiplier: {} is for plain LoRA and LoCon: other adapters do not change in proportion to a "
-           "strength. Remove it, and sample with --lora FILE:STRENGTH when the run is done",
-           strength_);
-    form.scale *= strength_;
-    return form;
-  }
-  std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override { return rule_.tensors(layer); }
-  Value build_output(Graph& graph, const AdapterLayer& layer, const Values& given, int32_t scope) const override {
-    return rule_.build_output(graph, layer, given, scope);
-  }
-  Value build_weight(Graph& graph, const AdapterLayer& layer, const Values& given, int32_t scope) const override {
-    return rule_.build_weight(graph, layer, given, scope);
-  }
-  Graph initial_values(const AdapterLayer& layer) const override { return rule_.initial_values(layer); }
-
- private:
-  const AdapterRule& rule_;
-  double strength_;
-};
-
-SelectAdapter with_strength(const SelectAdapter& select, double strength) {
-  if (strength == 1) return select;
-  struct Own {
-    AdapterSpec spec;
-    std::optional<AtStrength> rule;
-  };
-  return [select, strength, own = std::make_shared<Own>()](const std::string& module) -> const AdapterSpec* {
-    const AdapterSpec* spec = select(module);
-    if (spec == nullptr) return nullptr;
-    own->spec = *spec;
-    if (spec->rule == nullptr) {  // a plain pair, whose scale is alpha / rank
-      own->spec.alpha *= strength;
-    } else {
-      own->rule.emplace(*spec->rule, strength);
-      own->spec.rule = &*own->rule;
-    }
-    return &own->spec;
-  };
-}
-
 }  // namespace
 
 SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
@@ -78,7 +30,7 @@ SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& se
         if (find(request, own) != nullptr) continue;
         denoisers_.push_back(
             {request, own,
-             std::make_unique<Denoiser>(device, model, own ? with_strength(select, request.strength) : none, compute,
+             std::make_unique<Denoiser>(device, model, own ? at_strength(select, request.strength) : none, compute,
                                         sampler, request, lengths, streaming)});
       }
 }

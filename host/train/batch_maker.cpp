@@ -5,6 +5,7 @@
 
 #include "compile/preserve.h"
 #include "compile/prior.h"
+#include "compile/slider.h"
 #include "core/rows.h"
 #include "diffusion/training_guidance.h"
 #include "encode/latent_shape.h"
@@ -46,6 +47,29 @@ void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes,
   }
   for (auto& [name, tensor] : inputs_.of_prompts(rows, sizes)) tensors[preserved_name(name)] = std::move(tensor);
   tensors[preserved_weight] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, weights);
+}
+
+// The prompts beside the class's, and what each sample counts in both parts of the loss.
+void BatchMaker::add_slider(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors) {
+  const SliderConfig& slider = p_.slider.config();
+  const auto add = [&](const std::string& front, const std::string& prompt) {
+    std::vector<InputRow> rows;
+    std::vector<TensorCache::Entry> conditionings;  // that rows point to
+    for (const Use& use : uses)
+      rows.push_back(
+          {.conditioning = conditionings.emplace_back(p_.text.at(p_.shown(use.sample, prompt, use.cut))).get()});
+    for (auto& [name, tensor] : inputs_.of_prompts(rows, sizes)) tensors[front + name] = std::move(tensor);
+  };
+  const auto weigh = [&](double share) {
+    return HostTensor::from_floats({static_cast<int64_t>(uses.size())},
+                                   std::vector<float>(uses.size(), static_cast<float>(share)));
+  };
+  add(positive_front, slider.positive_prompt);
+  add(negative_front, slider.negative_prompt);
+  tensors["loss_weight"] = weigh(class_share);
+  if (!slider.anchor_class) return;
+  add(anchor_front, *slider.anchor_class);
+  tensors[anchor_weight] = weigh(anchor_share * slider.anchor_strength);
 }
 
 void BatchMaker::add_places(const Use& use, size_t count, std::vector<float>& by_mask, std::vector<float>& in_loss) {
@@ -111,6 +135,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   } else {
     in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
   }
+  if (p_.slider.any()) add_slider(uses, sizes, in.tensors);
   return in;
 }
 
@@ -122,7 +147,8 @@ std::vector<BatchMaker::Use> BatchMaker::uses_of(const Batch& batch, int64_t mic
     const auto lane = static_cast<uint32_t>(uses.size());
     Random augment(course.seed, Purpose::augment, static_cast<uint64_t>(micro_step), lane);
     const auto variant = static_cast<int64_t>(augment.below(static_cast<uint64_t>(sample.augment_variants)));
-    const std::string caption = caption_at(course, sample, micro_step, lane);
+    const std::string caption =
+        p_.slider.any() ? p_.slider.config().target_class : caption_at(course, sample, micro_step, lane);
     const ImageCut cut = sample.cut(variant);
     Random mask(course.seed, Purpose::inpaint, static_cast<uint64_t>(micro_step), lane);
     const auto masks = static_cast<uint64_t>(std::max<int64_t>(1, sample.inpaint_masks));

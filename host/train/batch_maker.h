@@ -32,6 +32,7 @@ class BatchMaker {
   std::vector<Use> uses_of(const Batch& batch, int64_t micro_step) const;
   StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
   void add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
+  void add_slider(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);
   // Appends how much each place [t, h, w] of a sample counts by its mask, and in the loss: there not at all in a first

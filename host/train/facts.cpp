@@ -80,9 +80,10 @@ std::string hidden_text(const Prepared& p) {
              : "";
 }
 
-// How what is learnt is measured. States of older versions name the loss alone.
-std::string loss_text(const TrainSection& train) {
-  std::string text = train.loss;
+// What is learnt, and how it is measured. States of older versions name the loss alone.
+std::string loss_text(const Prepared& p) {
+  const TrainSection& train = p.config.train;
+  std::string text = p.slider.any() ? "slider, " + p.slider.text() : train.loss;
   if (train.do_differential_guidance)
     text += fmt::format(", towards {} times the way to the target", train.differential_guidance_scale);
   if (train.max_loss > 0) text += fmt::format(" up to {}", train.max_loss);
@@ -137,7 +138,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
            p.preserved.text()},
           {"train.cfg_scale", guidance < 0 ? "none (train.bypass_guidance_embedding)" : fmt::format("{}", guidance)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
-          {"train.loss", loss_text(c.train)}};
+          {"train.loss", loss_text(p)}};
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {

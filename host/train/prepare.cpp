@@ -89,6 +89,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
                 c.train.train_text_encoder, adapter),
       preserved(c),
+      slider(c),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text",
            memory_limit(c, device)),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
@@ -143,7 +144,11 @@ void Prepared::settle_course() {
   constexpr double gib = int64_t{1} << 30;
   const double limit = train.text_cache_limit_gib * gib, each = static_cast<double>(text.bytes_each());
   const bool live = selection.text_encoders();
-  captions.emplace(dataset, *order, course(), preserved, live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
+  if (slider.any())
+    captions.emplace(dataset, slider.all());
+  else
+    captions.emplace(dataset, *order, course(), preserved,
+                     live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
   if (!live && captions->varying() > 0 && !captions->complete()) {
     const auto variants = static_cast<int64_t>(limit / each / static_cast<double>(captions->varying()));
     fail(Code::resource,
@@ -193,7 +198,7 @@ bool Prepared::masked() const {
 
 bool Prepared::keeps_masked() const { return config.train.inverted_mask_prior && masked(); }
 
-bool Prepared::counts_by_place() const { return masked() || model.recipe().starts_clips(); }
+bool Prepared::counts_by_place() const { return !slider.any() && (masked() || model.recipe().starts_clips()); }
 
 RunCourse Prepared::course() const {
   return {.seed = static_cast<uint64_t>(config.train.seed),
@@ -227,7 +232,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
   const bool train_text = selection.text_encoders();
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
-                   .weighted = objective.weighted() || weighs_samples(config.train, dataset),
+                   .weighted = slider.any() || objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = counts_by_place(),
                    .activations = choice.activations(),
                    .rates = choice.recompute > 0 ? rates().rates : Rates{},
@@ -236,6 +241,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .preserves = preserved.any(),
                    .keeps_masked = keeps_masked(),
                    .streaming = streaming,
+                   .slider = slider.any() ? std::optional(slider.config()) : std::nullopt,
                    .differential_guidance = config.train.target_distance()},
           .states = choice.states_at(),
           .micro_batches = std::max<int64_t>(1, micro_batches / processes),

@@ -15,6 +15,7 @@
 #include "data/batches.h"
 #include "data/dataset.h"
 #include "data/run_captions.h"
+#include "data/slider_prompts.h"
 #include "diffusion/objective.h"
 #include "encode/image_inputs.h"
 #include "encode/latent_encoding.h"
@@ -56,6 +57,7 @@ struct Prepared {
   std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
   PreservedPrompts preserved;
+  SliderPrompts slider;
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
@@ -78,7 +80,8 @@ struct Prepared {
   std::string report(bool whole);               // what --dry-run prints: a page, or everything
   bool masked() const;                          // some sample counts by its mask
   bool keeps_masked() const;                    // and where it does not, the model stays as it was
-  bool counts_by_place() const;                 // by masks, or because the model is shown what some clips begin with
+  bool counts_by_place() const;                 // by masks, or because the model is shown what some clips begin with;
+                                                // no slider does
   bool shares_base() const { return config.memory.shard_base && processes > 1; }
   RunCourse course() const;
   uint64_t validation_seed() const;

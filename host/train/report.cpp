@@ -38,8 +38,11 @@ std::string Prepared::report_data(bool whole) const {
     }
   if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);
   const auto worded = std::ranges::find_if(captions->all(), [](const std::string& text) { return !text.empty(); });
-  lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(),
-                       worded == captions->all().end() ? "" : *worded);
+  if (slider.any())
+    lines += fmt::format("  slider   {}; captions, masks and weights of the loss are not used\n", slider.text());
+  else
+    lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(),
+                         worded == captions->all().end() ? "" : *worded);
   if (captions->varying() > 0)
     lines += fmt::format("           {} samples have captions that are drawn{}\n", captions->varying(),
                          captions->complete() ? "" : ", and encoded when they are used");
