@@ -325,6 +325,7 @@ TEST(SliderPrompts, RefuseWhatHasNoMeaning) {
         Row{[](Config& c) { c.train.diff_output_preservation = true; }, "train.diff_output_preservation: true"},
         Row{[](Config& c) { c.train.inverted_mask_prior = true; }, "train.inverted_mask_prior: true"},
         Row{[](Config& c) { c.train.do_differential_guidance = true; }, "train.do_differential_guidance: true"},
+        Row{[](Config& c) { c.train.max_loss = 1; }, "train.max_loss"},
         Row{[](Config& c) { c.train.validation_split = 0.1; }, "train.validation_split"}}) {
     Config config = begun();
     row.change(config);

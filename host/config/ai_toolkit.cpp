@@ -152,11 +152,13 @@ void settle_slider(Config& config, const Node& process) {
   leave_out(train.inverted_mask_prior, "inverted_mask_prior");
   leave_out(train.do_differential_guidance, "do_differential_guidance");
   leave_out(train.loss != "mse", "loss_type");
+  leave_out(train.max_loss > 0, "max_loss");
   leave_out(train.cfg_scale != 1, "cfg_scale");
   leave_out(train.train_text_encoder, "train_text_encoder");
   train.diff_output_preservation = train.blank_prompt_preservation = train.inverted_mask_prior = false;
   train.do_differential_guidance = train.train_text_encoder = false;
   train.loss = "mse";
+  train.max_loss = 0;
   train.cfg_scale = 1;
 }
 

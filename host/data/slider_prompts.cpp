@@ -14,6 +14,7 @@ const char* beside(const TrainSection& train) {
   if (train.blank_prompt_preservation) return "train.blank_prompt_preservation: true";
   if (train.inverted_mask_prior) return "train.inverted_mask_prior: true";
   if (train.do_differential_guidance) return "train.do_differential_guidance: true";
+  if (train.max_loss > 0) return "train.max_loss";
   if (train.loss != "mse") return "train.loss, which is the squared error of a slider";
   if (train.validation_split > 0) return "train.validation_split";
   return nullptr;
