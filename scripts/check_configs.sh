@@ -66,6 +66,24 @@ qwen_vision_keys() {
   print_keys
 }
 qwen_vision_keys >"$work/qwen_vision.json"
+# What Qwen3-VL 4B does.
+qwen3_vision_keys() {
+  local list= layer merger
+  tensor visual.patch_embed.proj.weight "1024, 3, 2, 16, 16"; tensor visual.patch_embed.proj.bias 1024
+  tensor visual.pos_embed.weight "2304, 1024"
+  for layer in visual.blocks.{0..23}; do
+    tensor $layer.norm1.weight 1024; tensor $layer.norm1.bias 1024; tensor $layer.norm2.weight 1024; tensor $layer.norm2.bias 1024
+    linear $layer.attn.qkv 3072 1024; linear $layer.attn.proj 1024 1024
+    linear $layer.mlp.linear_fc1 4096 1024; linear $layer.mlp.linear_fc2 1024 4096
+  done
+  tensor visual.merger.norm.weight 1024; tensor visual.merger.norm.bias 1024
+  for merger in visual.merger visual.deepstack_merger_list.{0..2}; do
+    [ $merger = visual.merger ] || { tensor $merger.norm.weight 4096; tensor $merger.norm.bias 4096; }
+    linear $merger.linear_fc1 4096 4096; linear $merger.linear_fc2 2560 4096
+  done
+  print_keys
+}
+qwen3_vision_keys >"$work/qwen3_vision.json"
 # Those of Qwen-Image 2.1, Krea 2 and Wan, too.
 qwen_image21_transformer_keys 32 4096 4096 >"$work/qwen_image21.json"
 qwen_image21_vae_keys 96 144 >"$work/qwen_image21_vae.json"
@@ -216,7 +234,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | omnigen2 | qwen25_3b | gemma2 | hidream | hidream_o1 | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen3_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | chroma_radiance | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | auraflow | qwen3_06b | wan_1_3b | wan_14b | wan_i2v_14b | wan21_i2v_14b | clip_vision | wan_5b | wan22_vae | umt5 | krea2 | ideogram4 | flux3 | lumina2 | omnigen2 | qwen25_3b | gemma2 | hidream | hidream_o1 | llama31 | clip_l_hidream | clip_g_hidream | ltx2 | gemma3 | hunyuan_image | hunyuan_image_vae | hunyuan_video | hunyuan_video_vae | hunyuan_video1 | hunyuan_video1_vae | llama3 | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       pile_t5:*) paths+=("$work/${name%%:*}.json:${name#*:}") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
@@ -238,7 +256,7 @@ flux-2-klein-base-9b flux2-klein-9b
 flux2-vae flux2_ae
 mistral_3_small_flux2_bf16 mistral
 flux-3-image-klein-base flux3
-qwen3vl_4b_bf16 qwen_3_4b
+qwen3vl_4b_bf16 qwen_3_4b qwen3_vision
 qwen_3_4b qwen_3_4b
 qwen_3_8b qwen_3_8b
 Chroma1-HD Chroma1-HD

@@ -172,6 +172,11 @@ class Training : kohya::ScriptArguments {
     if (words == model().words.end()) return not_of_model(key);
     if (const MusubiModel::Word* word = word_of(model(), key.text, value)) {
       if (!word->refused.empty()) return reader_.problem(key, key.text, word->refused);
+      for (const auto& [setting, text] : word->set)
+        if (const auto& [other, argument] = set_by_.try_emplace(setting, text, key.text).first->second; other != text)
+          return reader_.problem(key, key.text,
+                                 fmt::format("{} means {}: {}, but {} means {}: make them agree", value.text, setting,
+                                             text, argument, other));
       return put_settings(key, word->set);
     }
     if (yaml::flag_of(value) == false) return;
@@ -454,6 +459,7 @@ class Training : kohya::ScriptArguments {
   Models models_;
   const PluginKeys* of_ = nullptr;  // nullptr: not told
   std::vector<std::pair<std::string, const MusubiModel::Word*>> said_ = {};
+  std::map<std::string, std::pair<std::string, std::string>> set_by_ = {};  // setting -> its value, the argument
   std::optional<std::pair<Node, std::string>> excluded_;  // exclude_patterns of network_args
   Node none_{.kind = Kind::scalar};
 };
