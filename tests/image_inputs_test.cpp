@@ -225,8 +225,9 @@ TEST_F(ImageRuns, TrainResumeAndSampleWithThem) {
   control_ = "others";
   const HostResult refused = train("parts", 6, {"--resume"});
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output,
-              HasSubstr("datasets: 1 image with other settings (size, repeats, masks, further images): a.png"));
+  EXPECT_THAT(
+      refused.output,
+      HasSubstr("datasets: 1 image with other settings (size, batch size, repeats, masks, further images): a.png"));
   const HostResult other = train("other", 4);
   ASSERT_EQ(other.code, 0) << other.output;
   EXPECT_NE(weights("other"), weights("whole"));

@@ -35,6 +35,7 @@ const std::map<std::string, std::vector<Given>>& components() {
   static const std::map<std::string, std::vector<Given>> all = [] {
     Shapes text;
     add_small_qwen3_vl(text, "", 60);
+    add_qwen3_vision(text, "visual.", small_krea2.text);
     return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_krea2.shapes())},
                                                      {"vae", golden_weights("vae_qwen_image_encode")},
                                                      {"qwen3_vl", filled(text)}};
@@ -60,7 +61,6 @@ ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, cons
   for (const auto& [name, prefix] : std::map<std::string, std::string>{
            {"denoiser", denoiser}, {"vae", "vae."}, {"qwen3_vl", "text_encoders.qwen3vl_4b.transformer."}})
     for (const Given& t : components().at(name)) all.push_back({prefix + t.name, change(t.tensor)});
-  all.push_back({"text_encoders.qwen3vl_4b.transformer.visual.patch_embed.proj.weight", counting({2, 2})});
   write_file(folder / "all.safetensors", all);
   return single(folder / "all.safetensors");
 }
@@ -100,13 +100,14 @@ const Layout layouts[] = {
        return config;
      }},
     {"autoencoder_with_the_names_of_diffusers", [](const fs::path& p) { return with_other_names(p, "vae"); }},
-    {"encoder_that_also_sees",
+    {"encoder_of_newer_transformers",
      [](const fs::path& p) {
        ModelConfig config = write_separate(p);
        std::vector<Given> tensors = components().at("qwen3_vl");
-       for (Given& t : tensors) t.name = "model.language_model." + t.name.substr(std::string("model.").size());
-       for (const char* name : {"model.visual.patch_embed.proj.weight", "lm_head.weight"})
-         tensors.push_back({name, counting({2, 2})});
+       const std::string front = "model.";
+       for (Given& t : tensors)
+         t.name = t.name.starts_with(front) ? "model.language_model." + t.name.substr(front.size()) : front + t.name;
+       tensors.push_back({"lm_head.weight", counting({2, 2})});
        write_file(p / "qwen3_vl.safetensors", tensors);
        return config;
      }},
@@ -261,6 +262,10 @@ TEST(Krea2, LongPromptsKeepTheEndOfTheTemplate) {
 TEST(Krea2, EditNeedsAnEncoderThatSees) {
   const TempDir dir;
   ModelConfig config = write_separate(dir.path());
+  std::vector<Given> blind = components().at("qwen3_vl");
+  std::erase_if(blind, [](const Given& t) { return t.name.starts_with("visual."); });
+  write_file(dir / "qwen3_vl.safetensors", blind);
+  EXPECT_NO_THROW(Model(built_plugins(), config, ""));
   config.given["edit"] = {"true"};
   EXPECT_THAT(
       error_of([&] { const Model model(built_plugins(), config, ""); }),

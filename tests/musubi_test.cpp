@@ -227,8 +227,9 @@ TEST_F(Musubi, ModelsAreToldByTheirNetworkOrWhatTheirScriptHas) {
          {{"plugin", "\"krea2\""}, {"given.qwen3_vl_path", "e"}, {"network.target_modules", "[\".*\"]"}});
   expect("dit = 'm'\nnetwork_module = 'networks.lora_ideogram4'\n" + encoder,
          {{"plugin", "\"ideogram4\""}, {"given.qwen3_vl_path", "e"}});
-  const std::string o1 = "dit = 'm'\nnetwork_module = 'networks.lora_hidream_o1'\nnoise_scale_start = 7.5\n"
-                         "noise_scale_end = 7.5\nnoise_clip_std = 2.5\nskip_t2i_visual_dummy = true\n";
+  const std::string o1 =
+      "dit = 'm'\nnetwork_module = 'networks.lora_hidream_o1'\nnoise_scale_start = 7.5\n"
+      "noise_scale_end = 7.5\nnoise_clip_std = 2.5\nskip_t2i_visual_dummy = true\n";
   expect(o1 + "model_type = 'dev'\n", {{"plugin", "\"hidream_o1\""}, {"given.variant", "dev"}});
   EXPECT_THAT(error_of("model_type = 'full'\n" + o1),
               HasSubstr("noise_scale_start: 7.5 means variant: dev, but model_type means full: make them agree"));

@@ -43,7 +43,7 @@ TEST(PictureList, WhatWasEditedIsSaidByName) {
            {[](auto& s) { s.push_back(sample("copy of b.jpg", "b1")); },
             "1 image with other captions and settings, or with more or fewer copies of it: b.jpg"},
            {[](auto& s) { s[2].repeats = 3; },
-            "1 image with other settings (size, repeats, masks, further images): c.jpg"},
+            "1 image with other settings (size, batch size, repeats, masks, further images): c.jpg"},
            {[](auto& s) {
               s.erase(s.begin());
               s.push_back(sample("d.jpg", "d1"));

@@ -23,7 +23,8 @@ std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, co
 const std::map<std::string, std::string>* settings_of(const ModelKwarg& kwarg, const yaml::Node& said) {
   for (const auto& [value, settings] : kwarg.values) {
     if (value == said.text) return &settings;
-    const std::optional<double> number = yaml::number_of(said), named = yaml::number_of({.text = value});
+    const std::optional<double> number = yaml::number_of(said),
+                                named = yaml::number_of({.kind = yaml::Kind::scalar, .text = value});
     if (number && number == named) return &settings;
   }
   return nullptr;

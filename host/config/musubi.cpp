@@ -460,7 +460,7 @@ class Training : kohya::ScriptArguments {
   const PluginKeys* of_ = nullptr;  // nullptr: not told
   std::vector<std::pair<std::string, const MusubiModel::Word*>> said_ = {};
   std::map<std::string, std::pair<std::string, std::string>> set_by_ = {};  // setting -> its value, the argument
-  std::optional<std::pair<Node, std::string>> excluded_;  // exclude_patterns of network_args
+  std::optional<std::pair<Node, std::string>> excluded_;                    // exclude_patterns of network_args
   Node none_{.kind = Kind::scalar};
 };
 
