@@ -74,22 +74,6 @@ struct Part {
   Value mod;  // [B, 6h], of which each block has another table added
 };
 
-// One after the other through a layer of all tokens, and apart again.
-template <typename Before, typename Layer, typename After>
-void through(Graph& g, std::vector<Part>& parts, const Before& before, const Layer& layer, const After& after) {
-  std::vector<Value> ys;
-  std::vector<int64_t> lengths;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    ys.push_back(before(parts[i].x, i));
-    lengths.push_back(g.shape(ys.back())[1]);
-  }
-  if (ys.size() == 1)
-    ys = {layer(ys[0])};
-  else
-    ys = g.split(layer(g.concat(ys, 1)), 1, lengths);
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].x = after(parts[i].x, ys[i], i);
-}
-
 void block(Graph& g, const std::string& name, std::vector<Part>& parts, const Reach& reach) {
   auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
   std::vector<std::vector<Value>> m;  // of each part scale, shift and gate of attention and of the mlp, [B, 1, h] each
@@ -98,11 +82,19 @@ void block(Graph& g, const std::string& name, std::vector<Part>& parts, const Re
     Value own = g.add(part.mod, g.reshape(g.param(name + ".mod.lin"), {1, d[1]}));
     m.push_back(g.split(g.reshape(own, {d[0], 1, d[1]}), -1, std::vector<int64_t>(6, d[1] / 6)));
   }
+  // One after the other through a layer of all tokens, and apart again.
   const auto branch = [&](const std::string& before, size_t first, const auto& layer) {
-    through(
-        g, parts,
-        [&](Value x, size_t i) { return modulated(g, norm(g, x, name + before), m[i][first], m[i][first + 1]); }, layer,
-        [&](Value x, Value y, size_t i) { return nn::gated(g, x, m[i][first + 2], y); });
+    std::vector<Value> ys;
+    std::vector<int64_t> lengths;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      ys.push_back(modulated(g, norm(g, parts[i].x, name + before), m[i][first], m[i][first + 1]));
+      lengths.push_back(g.shape(ys[i])[1]);
+    }
+    if (parts.size() == 1)
+      ys = {layer(ys[0])};
+    else
+      ys = g.split(layer(g.concat(ys, 1)), 1, lengths);
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].x = nn::gated(g, parts[i].x, m[i][first + 2], ys[i]);
   };
   branch(".prenorm", 0, [&](Value y) { return attention(g, name + ".attn", y, reach); });
   branch(".postnorm", 3, [&](Value y) { return feed_forward(g, name + ".mlp", y); });
