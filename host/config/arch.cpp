@@ -21,12 +21,10 @@ std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, co
 
 // The value as one of those that the plugin names: a number may be written in another way.
 const std::map<std::string, std::string>* settings_of(const ModelKwarg& kwarg, const yaml::Node& said) {
-  for (const auto& [value, settings] : kwarg.values) {
-    if (value == said.text) return &settings;
-    const std::optional<double> number = yaml::number_of(said),
-                                named = yaml::number_of({.kind = yaml::Kind::scalar, .text = value});
-    if (number && number == named) return &settings;
-  }
+  const std::optional<double> number = yaml::number_of(said);
+  for (const auto& [value, settings] : kwarg.values)
+    if (value == said.text || (number && number == yaml::number_of({.kind = yaml::Kind::scalar, .text = value})))
+      return &settings;
   return nullptr;
 }
 
