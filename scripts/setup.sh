@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache pkg-config binutils dpkg-dev file zstd
   libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libfmt-dev libcli11-dev nlohmann-json3-dev libspdlog-dev
-  libopenblas-dev libdnnl-dev libeigen3-dev libsentencepiece-dev libjpeg-dev libpng-dev libwebp-dev libgif-dev libstb-dev libtiff-dev libheif-dev libavformat-dev libavcodec-dev libswscale-dev libssl-dev libicu-dev libcpp-httplib-dev
+  libopenblas-dev libdnnl-dev libeigen3-dev libsentencepiece-dev libjpeg-dev libpng-dev libwebp-dev libgif-dev libstb-dev libtiff-dev libheif-dev libavformat-dev libavcodec-dev libswscale-dev libswresample-dev libssl-dev libicu-dev libcpp-httplib-dev
   libgtest-dev libgmock-dev libopenmpi-dev openmpi-bin
 )
 

@@ -44,7 +44,7 @@ StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
       tokens.empty() ? &conditioning : nullptr, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
   StepInputs inputs{table.batch(std::vector<InputRow>(batch, row), sizes)};
   for (const auto& [name, ids] : tokens) inputs.tensors[name] = stack_rows(std::vector<const HostTensor*>(batch, &ids));
-  for (const char* name : {"latents", "target", "loss_weight", "loss_delta"})
+  for (const char* name : {"latents", "target", "loss_weight", "loss_delta", "sound", "sound_target", "sound_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
       inputs.tensors[name] = made_up(graph.desc(it->second).shape);
   for (const char* front :

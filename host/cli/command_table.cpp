@@ -224,7 +224,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   list->add_flag("--verbose", raw.verbose, "Show what they take: files, settings, components, options.");
 
   auto* inspect = app.add_subcommand("inspect", "Show what a file holds.")->footer(examples::inspect);
-  inspect->add_option("file", raw.input, "Checkpoint, LoRA, diffusers directory or image.")
+  inspect->add_option("file", raw.input, "Checkpoint, LoRA, diffusers directory, image or video.")
       ->required()
       ->type_name("FILE");
 

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "data/picture_report.h"
+#include "data/video_report.h"
 #include "io/foreign_lora.h"
 #include "io/record.h"
 #include "plugin/inspect_checkpoint.h"
@@ -31,6 +32,14 @@ int run_inspect(const Options& options) {
          repository_hint(options.input, published_models(Registry(options.plugin_dirs, {}))));
   if (is_picture(options.input)) {
     const PictureReport report = inspect_picture(options.input);
+    if (options.json)
+      fmt::print("{}\n", report_json(report).dump(2));
+    else
+      fmt::print("{}\n{}", options.input.string(), report_text(report));
+    return 0;
+  }
+  if (is_video_name(options.input)) {
+    const VideoReport report = inspect_video(options.input);
     if (options.json)
       fmt::print("{}\n", report_json(report).dump(2));
     else

@@ -28,7 +28,7 @@ std::string terms(const std::vector<LoraInput>& loras) {
 // The files of the model's components, by their keys.
 std::map<std::string, fs::path> files_of(const Options& options, const Model& model) {
   const ModelConfig& config = options.config.model;
-  const ModelValues values = read_given(config.given, model.id(), options.registry->model_keys());
+  const ModelValues values = read_given(config, model.id(), options.registry->model_keys());
   std::map<std::string, fs::path> files{{"name_or_path", config.name_or_path}};
   for (const ComponentSpec& component : model.spec().components)
     if (const auto file = values.files.find(component.config_key); file != values.files.end()) files.insert(*file);

@@ -39,6 +39,15 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, none));
 }
 
+std::string_view written_as(SampleKind kind) {
+  switch (kind) {
+    case SampleKind::image: return "images are written as PNG";
+    case SampleKind::clip: return "clips are written as animated WebP";
+    case SampleKind::clip_with_sound: break;
+  }
+  return "clips with sound are written as MP4";
+}
+
 }  // namespace
 
 PictureFiles::PictureFiles(fs::path out, const std::vector<SampleRequest>& requests, bool force)
@@ -48,10 +57,10 @@ PictureFiles::PictureFiles(fs::path out, const std::vector<SampleRequest>& reque
       force_(force) {
   // A file's name of another format is no folder.
   for (const SampleRequest& request : requests)
-    if (const std::string_view written = sample_extension(request.frames > 1);
+    if (const std::string_view written = sample_extension(request.kind());
         !in_folder_ && lower(out_.extension().string()) != written)
-      fail(Code::config, "--out {}: {} Give a name that ends in {}, or a folder", out_.string(),
-           request.frames > 1 ? "clips are written as animated WebP." : "images are written as PNG.", written);
+      fail(Code::config, "--out {}: {}. Give a name that ends in {}, or a folder", out_.string(),
+           written_as(request.kind()), written);
   if (in_folder_) {
     make_folder(out_);
     if (!force_) first_ = next_number(out_);
@@ -60,7 +69,7 @@ PictureFiles::PictureFiles(fs::path out, const std::vector<SampleRequest>& reque
   if (out_.has_parent_path()) make_folder(out_.parent_path());
   std::vector<std::string> taken;
   for (size_t i = 0; !force_ && i < requests.size(); ++i)
-    if (const fs::path name = path(static_cast<int64_t>(i), requests[i].frames > 1); is_there(name))
+    if (const fs::path name = path(static_cast<int64_t>(i), requests[i].kind()); is_there(name))
       taken.push_back(name.string());
   if (!taken.empty())
     fail(Code::config,
@@ -69,8 +78,8 @@ PictureFiles::PictureFiles(fs::path out, const std::vector<SampleRequest>& reque
          fmt::join(taken, ", "), taken.size() == 1 ? "is" : "are", taken.size() == 1 ? "it" : "them");
 }
 
-fs::path PictureFiles::path(int64_t number, bool moves) const {
-  const std::string_view extension = sample_extension(moves);
+fs::path PictureFiles::path(int64_t number, SampleKind kind) const {
+  const std::string_view extension = sample_extension(kind);
   if (in_folder_) return out_ / fmt::format("{}{}{}", name_in_folder, number, extension);
   if (!several_) return out_;
   return out_.parent_path() / fmt::format("{}_{}{}", out_.stem().string(), number, extension);
@@ -78,7 +87,7 @@ fs::path PictureFiles::path(int64_t number, bool moves) const {
 
 fs::path PictureFiles::write(size_t index, const Sampled& sampled) {
   for (;; ++first_) {  // another program may have taken a number meanwhile
-    fs::path name = path(first_ + static_cast<int64_t>(index), sampled.moves());
+    fs::path name = path(first_ + static_cast<int64_t>(index), sampled.kind());
     if (force_)
       write_sample(name, sampled);
     else if (!write_new_sample(name, sampled)) {

@@ -19,7 +19,7 @@ class PictureFiles {
   std::filesystem::path write(size_t index, const Sampled& sampled);
 
  private:
-  std::filesystem::path path(int64_t number, bool moves) const;
+  std::filesystem::path path(int64_t number, SampleKind kind) const;
   std::filesystem::path out_;
   bool in_folder_, several_, force_;
   int64_t first_ = 0;  // number of the first one

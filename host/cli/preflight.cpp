@@ -115,6 +115,7 @@ DiskNeed disk_need(Prepared& p) {
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;
   need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.cuts());
+  if (p.sound) need.cache += p.sound->bytes_to_cache(p.dataset);
   return need;
 }
 

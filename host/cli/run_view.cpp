@@ -81,7 +81,7 @@ json points_of(const Metrics& metrics) {
 }
 
 const std::regex& sample_name() {
-  static const std::regex name("([0-9]{9})_([0-9]{1,6})\\.(png|webp)");
+  static const std::regex name("([0-9]{9})_([0-9]{1,6})\\.(png|webp|mp4)");
   return name;
 }
 

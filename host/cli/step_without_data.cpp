@@ -33,12 +33,15 @@ Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
   return lengths;
 }
 
-// A square image, or a clip of such frames, as the first dataset would have them.
-Bucket square(const Config& config, const LatentSpec& latents) {
+// A square image, or a clip of such frames, as the first dataset would have them, with sound where the model makes it.
+Bucket square(const Config& config, const Recipe& recipe) {
+  const LatentSpec& latents = recipe.latents;
   const DatasetConfig& dataset = config.datasets.front();
   if (dataset.num_frames > 1 && !latents.time)
     fail(Code::config, "datasets[0].num_frames: {}: this is a model of images, expected 1", dataset.num_frames);
-  return {dataset.resolution.front(), dataset.resolution.front(), latents.frames(latents.times(dataset.num_frames))};
+  const int64_t frames = latents.frames(latents.times(dataset.num_frames));
+  return {dataset.resolution.front(), dataset.resolution.front(), frames,
+          recipe.sound ? recipe.sound->rows_of(frames) : 0};
 }
 
 // The configuration, once the model can be opened.
@@ -68,7 +71,7 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
       compute(compute_dtype(config.train.dtype)),
       selection(config.network, model.recipe(), 1, model.checkpoint().weights(), config.train.train_text_encoder,
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
-      shape{square(config, model.recipe().latents), text_lengths(device, model, options.text_length),
+      shape{square(config, model.recipe()), text_lengths(device, model, options.text_length),
             config.datasets.front().batch_size_at(0, config.train.batch_size)},
       registry_(*options.registry),
       world_(world) {}

@@ -11,6 +11,7 @@
 #include "cli/watch_pictures.h"
 #include "cli/watch_script.h"
 #include "core/error.h"
+#include "data/sample_file.h"
 #include "io/file.h"
 
 namespace lh {
@@ -34,6 +35,11 @@ bool is_own_name(const std::string& host) {
 
 std::string text_of(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+const char* type_of(const std::string& extension) {
+  if (extension == sample_extension(SampleKind::clip_with_sound)) return "video/mp4";
+  return extension == sample_extension(SampleKind::clip) ? "image/webp" : "image/png";
 }
 
 void serve_pages(httplib::Server& server, const fs::path& run, const WatchPictures& pictures) {
@@ -74,8 +80,7 @@ void serve_pages(httplib::Server& server, const fs::path& run, const WatchPictur
       response.status = 404;
       return;
     }
-    const char* type = file->extension() == ".webp" ? "image/webp" : "image/png";
-    response.set_content(read_text(*file, most_image_bytes), type);
+    response.set_content(read_text(*file, most_image_bytes), type_of(file->extension().string()));
   });
 }
 

@@ -5,7 +5,8 @@
 namespace lh::watch_page {
 
 inline constexpr const char* policy =
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 
 inline constexpr const char* html = R"(<!DOCTYPE html>
@@ -85,7 +86,7 @@ svg path.here { stroke: var(--dim); stroke-width: 1; }
 input { accent-color: var(--accent); }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); gap: 1rem; align-items: start; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; overflow: hidden; }
-.card img { display: block; width: 100%; background: var(--line); }
+.card img, .card video { display: block; width: 100%; background: var(--line); }
 .card img.small { image-rendering: pixelated; }
 .card div { padding: .5rem .8rem .7rem; }
 .card input { display: block; width: 100%; margin: .2rem 0; }

@@ -69,11 +69,9 @@ function samples(list, prompts) {
     let card = cards[index];
     if (!card) {
       const box = make('article', get('samples'), 'card'), link = make('a', box), below = make('div', box);
-      card = cards[index] = { link, image: make('img', link), step: make('p', below, 'step'), slider: make('input', below),
+      card = cards[index] = { link, step: make('p', below, 'step'), slider: make('input', below),
         text: make('p', below, 'prompt') };
       link.target = '_blank';
-      card.image.loading = 'lazy';
-      card.image.onload = () => card.image.classList.toggle('small', card.image.naturalWidth < 200);
       card.slider.type = 'range';
       card.slider.min = card.slider.value = card.slider.max = 0;
       card.slider.setAttribute('aria-label', 'step of this sample');
@@ -100,10 +98,26 @@ function at_step(card, step) {
   card.slider.value = Math.max(card.list.filter(s => s.step <= step).length - 1, 0);
   show(card);
 }
+// Clips with sound are played by hand, where they stand; pictures open when they are clicked.
+function picture(card, film) {
+  card.link.replaceChildren();
+  card.link.removeAttribute('href');
+  const image = card.image = make(film ? 'video' : 'img', card.link);
+  if (film) {
+    image.controls = image.loop = true;
+    image.preload = 'metadata';
+  } else {
+    image.loading = 'lazy';
+    image.onload = () => image.classList.toggle('small', image.naturalWidth < 200);
+  }
+}
 function show(card) {
   const sample = card.list[Number(card.slider.value)], source = 'samples/' + sample.file;
-  if (card.image.getAttribute('src') !== source) card.image.src = card.link.href = source;
-  card.image.alt = 'sample of step ' + sample.step;
+  const film = sample.file.endsWith('.mp4');
+  if (!card.image || (card.image.tagName === 'VIDEO') !== film) picture(card, film);
+  if (card.image.getAttribute('src') !== source) card.image.src = source;
+  if (!film) card.link.href = source;
+  card.image.setAttribute(film ? 'aria-label' : 'alt', 'sample of step ' + sample.step);
   card.step.textContent = 'step ' + sample.step;
   card.text.textContent = card.prompt;
 }

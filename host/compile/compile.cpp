@@ -39,22 +39,39 @@ Value moved_away(Graph& graph, Value target, Value output, double factor) {
   return graph.add(add_op, {said, graph.add(affine_op, {way}, {{"scale", factor}, {"shift", 0.0}}, 0)[0]}, {}, 0)[0];
 }
 
-Value add_loss(Graph& graph, const StepOptions& options) {
-  Value output = graph.outputs.at("output");
-  const Shape shape = graph.desc(output).shape;
-  Value target = graph.add_input("target", {DType::f32, shape});
-  if (options.differential_guidance != 1) target = moved_away(graph, target, output, options.differential_guidance);
-  const Desc by_sample{DType::f32, {shape[0]}};
+// The loss of one of the model's outputs against the input `target`. weight: of each sample, or each of its places.
+struct LossPart {
+  const char *output, *target;
   Value weight, deltas;
+  bool by_place = false;
+};
+Value loss_of(Graph& graph, const StepOptions& options, const LossPart& part) {
+  const Value output = graph.outputs.at(part.output);
+  Value target = graph.add_input(part.target, {DType::f32, graph.desc(output).shape});
+  if (options.differential_guidance != 1) target = moved_away(graph, target, output, options.differential_guidance);
+  if (options.loss == "mse" && !part.by_place) return graph.add(mse_op, {output, target, part.weight}, {}, 0)[0];
+  const lk_loss_kind kind = options.loss == "mse" ? LK_MSE : part.deltas ? LK_PSEUDO_HUBER : LK_L1;
+  return graph.add(loss_op, {output, target, part.weight, part.deltas}, {{"kind", int64_t{kind}}}, 0)[0];
+}
+
+// Of what is seen and, where the model makes it, of what is heard.
+Value add_loss(Graph& graph, const StepOptions& options) {
+  const Shape shape = graph.desc(graph.outputs.at("output")).shape;
+  const Desc by_sample{DType::f32, {shape[0]}};
+  LossPart seen{.output = "output", .target = "target", .weight = {}, .deltas = {}, .by_place = options.by_place};
   if (options.by_place)
-    weight = graph.add_input("loss_weight", {DType::f32, shape.with(-1, 1)});
+    seen.weight = graph.add_input("loss_weight", {DType::f32, shape.with(-1, 1)});
   else if (options.weighted)
-    weight = graph.add_input("loss_weight", by_sample);
-  if (options.loss == "mse" && !options.by_place) return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
-  const bool has_width = options.loss != "mse" && options.loss != "l1";
-  if (has_width) deltas = graph.add_input("loss_delta", by_sample);
-  const lk_loss_kind kind = options.loss == "mse" ? LK_MSE : has_width ? LK_PSEUDO_HUBER : LK_L1;
-  return graph.add(loss_op, {output, target, weight, deltas}, {{"kind", int64_t{kind}}}, 0)[0];
+    seen.weight = graph.add_input("loss_weight", by_sample);
+  if (options.loss != "mse" && options.loss != "l1") seen.deltas = graph.add_input("loss_delta", by_sample);
+  const Value loss = loss_of(graph, options, seen);
+  if (!graph.outputs.contains("sound_output")) return loss;
+  const Value heard = loss_of(graph, options,
+                              {.output = "sound_output",
+                               .target = "sound_target",
+                               .weight = graph.add_input("sound_weight", by_sample),
+                               .deltas = seen.deltas});
+  return graph.add(add_op, {loss, heard}, {}, 0)[0];
 }
 
 std::vector<std::string> roles_of(const StepOptions& options) {

@@ -44,7 +44,8 @@ struct StepOptions {
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
-// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves or keeps,
+// has a width; where the model makes sound (the size `sound`) also "sound_target" [B, rows, C] and "sound_weight"
+// [B]; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves or keeps,
 // those of preserve.h, prior.h and slider.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained
 // parameter.
 struct TrainGraph {

@@ -38,7 +38,6 @@ constexpr EntryAlias entry_alias_table[] = {
     {"datasets[].control_path_3", "datasets[].images", "control", 3},
 };
 
-constexpr std::string_view sound = "videos are trained without their sound";
 constexpr std::string_view planned = "memory is planned before the first step";
 constexpr std::string_view compiled = "nothing is compiled at run time";
 constexpr std::string_view only_with = "has a meaning only beside a key that is not supported";
@@ -59,9 +58,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
     {"datasets[].fast_image_size", "images are read whole once"},
     {"datasets[].trim_auto_frame_count_tail", only_with},
-    {"datasets[].do_audio", sound},
-    {"datasets[].audio_normalize", sound},
-    {"datasets[].audio_preserve_pitch", sound},
     {"datasets[].debug", "set LORA_LOG=debug instead"},
     {"datasets[].control_transparent_color", only_with},
     {"datasets[].full_size_control_images", "the model says how its further images are cut"},
@@ -76,7 +72,6 @@ constexpr Ignored ignored_table[] = {
     {"train.guidance_loss_schedule", only_with},
     {"train.paramiter_swapping_factor", only_with},
     {"train.switch_boundary_every", "experts of a model are trained one after another, each for its steps"},
-    {"train.audio_loss_multiplier", sound},
     {"train.max_loss_debug", only_with},
     {"train.merge_network_on_save_strength", only_with},
     {"train.attention_backend", "the fastest kernel is chosen"},
@@ -96,8 +91,8 @@ constexpr Ignored ignored_table[] = {
     {"model.te_device", planned},
     {"model.vae_dtype", "the VAE runs in bf16, or in fp32 where train.dtype is"},
     {"model.te_dtype", "text encoders run in bf16, or in fp32 where train.dtype is"},
-    {"sample.format", "samples are written as PNG, and animated ones as WebP"},
-    {"sample.ext", "samples are written as PNG, and animated ones as WebP"},
+    {"sample.format", "samples are written as PNG, clips as WebP, with sound as MP4"},
+    {"sample.ext", "samples are written as PNG, clips as WebP, with sound as MP4"},
     {"sample.adapter_conditioning_scale", only_with},
     {"sample.refiner_start_at", only_with},
 };
@@ -131,6 +126,8 @@ constexpr Refused refused_table[] = {
     {"datasets[].clip_image_path", no_adapter},
     {"datasets[].unconditional_path", a_lora},
     {"datasets[].auto_frame_count", "give num_frames", "false"},
+    {"datasets[].audio_preserve_pitch", "sound that is played faster is higher here: cut the videos, or give fps",
+     "false"},
     {"datasets[].use_short_captions", captions},
     {"datasets[].augments", images},
     {"datasets[].augmentations", images},

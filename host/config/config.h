@@ -57,6 +57,7 @@ struct ModelConfig {
   std::filesystem::path assistant_lora_path, inference_lora_path;
   std::string text_encoder_dtype = "auto";  // as dtype, of the text encoders' linear layers
   std::string products = "full";            // with those weights: full, float8, int8
+  bool with_sound = false;                  // some dataset is trained with its sound; no key of its own
 };
 
 struct NetworkConfig {
@@ -104,7 +105,9 @@ struct DatasetConfig {
   int64_t num_frames = 1;                     // of a clip of each video; 1 = pictures
   bool do_i2v = false;                        // clips go on from their first frames, with models that can do without
   bool shrink_video_to_frames = true;         // spread over the whole video
-  double fps = 24;                            // otherwise
+  bool do_audio = false;                      // with their sound, of models that make some
+  bool audio_normalize = false;
+  double fps = 24;  // otherwise
   // In place of both, of the frames as they follow each other, or of those that are left at `fps` of source_fps.
   std::string frame_extraction;                // empty, head, chunk, slide, uniform, full
   int64_t frame_stride = 1, frame_sample = 1;  // of slide; of uniform
@@ -202,6 +205,7 @@ struct TrainSection {
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;
+  double audio_loss_multiplier = 1;       // of the loss of a clip's sound
   double max_loss = 0;                    // of a batch: what is beyond teaches nothing; 0 = none
   bool do_differential_guidance = false;  // the loss is taken towards a place beyond the target
   double differential_guidance_scale = 3;

@@ -484,6 +484,12 @@ const Key table[] = {
     {"datasets[].do_i2v", each<&D::do_i2v>,
      "For models that make videos of text, and go on from a picture where they are given one: each clip goes on from "
      "its own first frame, of which nothing is learnt. Models of image-to-video alone are always shown it."},
+    {"datasets[].do_audio", each<&D::do_audio>,
+     "For models that make sound beside videos (model.sound, which this sets): clips are trained with the sound of "
+     "their "
+     "videos, played faster or slower where the clip is. Clips of videos without a sound track are trained without."},
+    {"datasets[].audio_normalize", each<&D::audio_normalize>,
+     "The loudest place of a video's sound track is made as loud as can be."},
     {"datasets[].shrink_video_to_frames", each<&D::shrink_video_to_frames>,
      "The frames are spread evenly over the whole video. false: they follow each other at datasets[].fps, from a place "
      "of the video that its content decides."},
@@ -801,6 +807,10 @@ const Key table[] = {
      in<T, &Tr::huber_scale>,
      "What the width is multiplied by, but not that of snr.",
      {.range = positive}},
+    {"train.audio_loss_multiplier",
+     in<T, &Tr::audio_loss_multiplier>,
+     "What the loss of a clip's sound is multiplied by, beside that of what is seen.",
+     {.range = from_zero}},
     {"train.max_loss",
      in<T, &Tr::max_loss>,
      "A batch whose loss is larger teaches nothing; its loss counts as this. 0: all do.",

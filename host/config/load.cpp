@@ -80,6 +80,7 @@ class Reader {
     }
     if (config_.training_folder.empty()) config_.training_folder = defaults.training_folder;
     for (DatasetConfig& dataset : config_.datasets) dataset.captioned = !config_.slider.on();
+    config_.model.with_sound = std::ranges::any_of(config_.datasets, &DatasetConfig::do_audio);
     if (!problems_.empty()) report();
     for (const std::string& note : config_.notes) log_info("{}: {}", file_, note);
     if (!ignored_.empty())

@@ -105,13 +105,12 @@ std::string unknown_model_key(const std::string& name, std::span<const PluginKey
                       : fmt::format("unknown key. Did you mean {}?", near);
 }
 
-ModelValues read_given(const std::map<std::string, GivenValue>& given, const std::string& plugin,
-                       std::span<const PluginKeys> all) {
+ModelValues read_given(const ModelConfig& config, const std::string& plugin, std::span<const PluginKeys> all) {
   const PluginKeys& own = *std::ranges::find(all, plugin, &PluginKeys::plugin);
   ModelValues values;
   std::multimap<std::pair<int, int>, std::string> lines;  // in the order of the file
   const ModelKey extras{.name = extras_key};              // of models of every plugin
-  for (const auto& [name, value] : given) {
+  for (const auto& [name, value] : config.given) {
     const ModelKey* key = name == extras.name ? &extras : own.find(name);
     const std::string wrong = key == nullptr       ? not_of(own, name, all)
                               : value.text.empty() ? ""
@@ -128,6 +127,7 @@ ModelValues read_given(const std::map<std::string, GivenValue>& given, const std
   std::string problems;
   for (const auto& [place, line] : lines) problems += (problems.empty() ? "" : "\n") + line;
   if (!problems.empty()) throw Error(Code::config, problems);
+  if (config.with_sound && own.find("sound") != nullptr) values.settings.try_emplace("sound", "true");
   return values;
 }
 

@@ -72,9 +72,9 @@ struct ModelValues {
   std::map<std::string, std::filesystem::path> files;
   std::map<std::string, std::string> settings;
 };
-// What the user gave, for a model of `plugin`, one of `all`. Throws lh::Error(Code::config) that lists every key that
-// the plugin does not have or takes no such value for, one a line.
-ModelValues read_given(const std::map<std::string, GivenValue>& given, const std::string& plugin,
-                       std::span<const PluginKeys> all);
+// What the user gave, for a model of `plugin`, one of `all`; where it wants sound and says nothing of it, with the
+// setting `sound` of plugins that have it. Throws lh::Error(Code::config) that lists every key that the plugin does not
+// have or takes no such value for, one a line.
+ModelValues read_given(const ModelConfig& config, const std::string& plugin, std::span<const PluginKeys> all);
 
 }  // namespace lh

@@ -29,6 +29,8 @@ enum class Purpose : uint32_t {
   inpaint_mask = 17,
   inpaint = 18,            // which of an image's masks
   inpaint_posterior = 19,  // of what such a mask leaves
+  sound_posterior = 20,
+  sound_noise = 21,
 };
 
 class Random {

@@ -12,6 +12,7 @@ namespace lh {
 struct Bucket {
   int64_t width = 0, height = 0;  // pixels, multiples of the model's step
   int64_t frames = 1;             // of a clip
+  int64_t sound = 0;              // rows of latents of its sound; 0: it is trained without
   auto operator<=>(const Bucket&) const = default;
 };
 

@@ -20,17 +20,17 @@ namespace lh {
 namespace {
 
 // What is kept of an image that can be used: "<hash> <width> <height> <1 for one with more images than one>", of a
-// video "<hash> <width> <height> 0 <frames> <frames a second>".
+// video "<hash> <width> <height> 0 <frames> <frames a second> <1 for one with sound>".
 std::string seen_text(const ImageFile& file, bool animated) {
   const std::string text =
       fmt::format("{} {} {} {}", file.content_hash, file.size.width, file.size.height, animated ? 1 : 0);
-  return is_video_name(file.path) ? fmt::format("{} {} {}", text, file.frames, file.fps) : text;
+  return is_video_name(file.path) ? fmt::format("{} {} {} {}", text, file.frames, file.fps, file.sound ? 1 : 0) : text;
 }
 
 bool fill_in(ImageFile& file, bool& animated, const std::string& seen) {
   std::istringstream words(seen);
   words >> file.content_hash >> file.size.width >> file.size.height >> animated;
-  if (is_video_name(file.path)) words >> file.frames >> file.fps;
+  if (is_video_name(file.path)) words >> file.frames >> file.fps >> file.sound;
   return static_cast<bool>(words);
 }
 

@@ -119,4 +119,12 @@ std::vector<int64_t> frames_of(const ImageFile& file, const ClipSpec& clip) {
   return frames_at({file.size, file.frames, file.fps}, clip.fps, start, clip.frames);
 }
 
+// Up to when the frame behind the last would come.
+ClipTime time_of(const ImageCut& cut) {
+  std::vector<int64_t> frames = frames_of(cut.file, cut.clip);
+  frames.resize(static_cast<size_t>(std::min(cut.bucket.frames, std::ssize(frames))));
+  const auto count = static_cast<double>(frames.back() + 1 - frames.front());
+  return {static_cast<double>(frames.front()) / cut.file.fps, count / cut.file.fps};
+}
+
 }  // namespace lh

@@ -21,6 +21,12 @@ std::vector<ClipSpec> clips_of(const DatasetConfig& dataset, const ImageFile& fi
 int64_t frames_that_fit(int64_t frames, int64_t step);
 // What is wrong with the video for such clips; empty: nothing.
 std::string problem_of_clips(const DatasetConfig& dataset, const ImageFile& file, int64_t step);
+// When a clip is seen in its video, whose file says how many frames a second it has: in seconds from the first frame
+// on.
+struct ClipTime {
+  double start = 0, seconds = 0;
+};
+ClipTime time_of(const ImageCut& cut);
 // The numbers of a clip's frames in its video, ascending.
 std::vector<int64_t> frames_of(const ImageFile& file, const ClipSpec& clip);
 

@@ -41,7 +41,7 @@ void note(const std::vector<Candidate>& candidates, const DatasetConfig& config,
 }
 
 void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std::vector<Candidate>& candidates,
-                 SizeStep step, bool inpaint, int64_t usual_batch, Dataset& dataset) {
+                 SizeStep step, bool inpaint, const DatasetDefaults& defaults, Dataset& dataset) {
   for (size_t i = 0; i < config.resolution.size(); ++i) {
     const int64_t resolution = config.resolution[i];
     for (const Candidate& candidate : candidates) {
@@ -61,14 +61,19 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       if (inpaint) sample.inpaint_masks = sample.images.contains(inpaint_mask_key) ? 1 : config.inpaint_masks;
       sample.loss_weight = config.loss_multiplier;
       sample.goes_on = config.do_i2v;
+      sample.normalize_sound = config.audio_normalize;
       sample.repeats = config.num_repeats;
-      sample.batch_size = config.batch_size_at(i, usual_batch);
+      sample.batch_size = config.batch_size_at(i, defaults.batch_size);
       dataset.small +=
           config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;
       for (const ClipSpec& clip : clips_of(config, candidate.file, step.frames)) {
         if (step.frames > 0) {
           sample.bucket.frames = frames_that_fit(clip.frames, step.frames);
           sample.clip = clip;
+          sample.bucket.sound = config.do_audio && defaults.sound && candidate.file.sound
+                                    ? defaults.sound->rows_of(sample.bucket.frames)
+                                    : 0;
+          dataset.silent += config.do_audio && sample.bucket.frames > 1 && !candidate.file.sound;
         }
         for (const bool y : {false, true})
           for (const bool x : {false, true}) {
@@ -173,7 +178,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const DatasetDe
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     for (const Candidate& candidate : candidates)
       if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
-    add_samples(config, rule, candidates, step, keys.inpaint, defaults.batch_size, dataset);
+    add_samples(config, rule, candidates, step, keys.inpaint, defaults, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
   balance_regularization(dataset);

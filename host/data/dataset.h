@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "data/further_images.h"
 #include "data/sample.h"
 #include "data/size_step.h"
+#include "data/sound_spec.h"
 #include "io/seen_files.h"
 
 namespace lh {
@@ -25,6 +27,7 @@ struct Dataset {
   std::vector<std::string> animated;  // files of which the first image is used
   int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
   int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
+  int64_t silent = 0;                 // clips that were to have sound, of videos without a track
   std::set<int64_t> batch_sizes() const;
 };
 
@@ -32,6 +35,7 @@ struct Dataset {
 struct DatasetDefaults {
   std::string trigger_word;
   int64_t batch_size = 1;
+  std::optional<SoundSpec> sound = {};  // of models that make it beside clips
 };
 
 // Images that are set apart: this share of them, chosen by the seed.

@@ -26,7 +26,7 @@ constexpr char good = 'g', corrupt = 'c', unreadable = 'u';  // first byte of an
 struct Facts {
   int64_t width = 0, height = 0, frames = 1;
   double fps = 0;
-  bool animated = false;
+  bool animated = false, sound = false;
   std::array<char, 64> hash{};
   Likeness likeness;
 };
@@ -48,6 +48,7 @@ std::string examine_video(const fs::path& path, const Examination& how) {
                       .height = image.height,
                       .frames = file.frames,
                       .fps = file.fps,
+                      .sound = file.sound,
                       .hash = {},
                       .likeness = {}},
                      file.content_hash, image, how);
@@ -89,6 +90,7 @@ ExaminedImage read_answer(const fs::path& path, const ApartAnswer& answer) {
     opened.file.size = {facts.width, facts.height};
     opened.file.frames = facts.frames;
     opened.file.fps = facts.fps;
+    opened.file.sound = facts.sound;
     opened.animated = facts.animated;
     opened.file.content_hash.assign(facts.hash.data(), facts.hash.size());
     image.likeness = facts.likeness;

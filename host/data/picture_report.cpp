@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/codecs.h"
 #include "data/image_formats.h"
+#include "data/made_with.h"
 #include "io/file.h"
 #include "io/lora_inspect.h"
 
@@ -50,11 +50,7 @@ std::string report_text(const PictureReport& report) {
   if (report.width > 0) out += fmt::format(", {} x {} pixels", report.width, report.height);
   out += fmt::format(", {}\n", size_text(report.bytes));
   if (!report.problem.empty()) out += fmt::format("  not for training: {}\n", printable(report.problem));
-  if (report.parameters.empty()) return out + "  does not say how it was made\n";
-  out += "  made with\n";
-  std::istringstream lines(report.parameters);
-  for (std::string line; std::getline(lines, line);) out += fmt::format("    {}\n", printable(line, 1 << 14));
-  return out;
+  return out + made_with(report.parameters);
 }
 
 nlohmann::json report_json(const PictureReport& report) {

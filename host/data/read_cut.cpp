@@ -53,7 +53,7 @@ ImageFile open_image(const fs::path& path) {
 
 ImageFile open_video(const fs::path& path) {
   const VideoInfo info = video_info(path);
-  return {path, hash_of_file(path), info.size, info.frames, info.fps};
+  return {path, hash_of_file(path), info.size, info.frames, info.fps, info.sound};
 }
 
 Image read_cut(const ImageCut& cut) { return cut_of(decode_image(read_unchanged(cut.file), cut.file.path), cut); }

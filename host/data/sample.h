@@ -29,6 +29,7 @@ struct ImageFile {
   ImageSize size;            // as it is, upright
   int64_t frames = 1;        // of a video
   double fps = 0;            // likewise
+  bool sound = false;        // of a video that has a sound track
 };
 using ImageFiles = std::map<std::string, ImageFile>;  // by key of the model's recipe: "control"
 // Of an image's content, for what is drawn by image.
@@ -66,8 +67,9 @@ struct ImageCut {
   Augment augment = {};
   std::optional<InpaintMask> inpaint = {};
   ClipSpec clip = {};
-  bool only_first = false;  // of the bucket's frames, of which a model is told; the others are grey
-  bool goes_on = false;     // from its first frame, with models that can do without
+  bool only_first = false;       // of the bucket's frames, of which a model is told; the others are grey
+  bool goes_on = false;          // from its first frame, with models that can do without
+  bool normalize_sound = false;  // the loudest place of its track is as loud as can be
 };
 
 // Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
@@ -99,13 +101,19 @@ struct Sample {
   int64_t augment_variants = 1;  // of which each use has one
   int64_t inpaint_masks = 0;     // the same, for models that paint by a mask
   bool goes_on = false;          // each clip, from its own first frame: see ImageCut
+  bool normalize_sound = false;
   double loss_weight = 1;
   int64_t repeats = 1;
   int64_t batch_size = 1;
   BatchKind kind() const { return {bucket, batch_size}; }
   bool is_augmented() const { return random_crop || random_scale || color_aug; }
   ImageCut cut() const {
-    return {.file = image, .bucket = bucket, .flip = flip, .clip = clip, .goes_on = goes_on && bucket.frames > 1};
+    return {.file = image,
+            .bucket = bucket,
+            .flip = flip,
+            .clip = clip,
+            .goes_on = goes_on && bucket.frames > 1,
+            .normalize_sound = normalize_sound};
   }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed

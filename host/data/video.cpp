@@ -9,69 +9,16 @@
 
 #include "core/error.h"
 #include "core/lower.h"
-#include "core/module.h"
 #include "data/codecs.h"
-#include "data/video_reader.h"
+#include "data/video_module.h"
 
 namespace lh {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The module's function, or why there is none.
-struct Reading {
-  OpenVideo* open = nullptr;
-  std::string missing;
-
-  Reading() {
-#ifdef LORA_VIDEO
-    try {
-      open = reinterpret_cast<OpenVideo*>(module_function({"data/video.so", "lora-host-video"}, "lora_video_open"));
-    } catch (const Error& error) {
-      missing = error.what();
-    } catch (const std::runtime_error& error) {
-      missing = fmt::format("{} (install FFmpeg's libraries of the version that it names)", error.what());
-    }
-#else
-    missing =
-        "this lora-host was built without FFmpeg's libraries (install libavformat-dev, libavcodec-dev and "
-        "libswscale-dev and build again)";
-#endif
-  }
-};
-
-const Reading& reading() {
-  static const Reading opened;
-  return opened;
-}
-
-void require_file(const fs::path& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
-  if (!fs::exists(status))
-    fail(Code::data, "{}",
-         fs::is_symlink(fs::symlink_status(path, ignored)) ? "a link that leads to no file: mend or remove it"
-                                                           : "there is no such file");
-  if (!fs::is_regular_file(status)) fail(Code::data, "expected a regular file, found a folder, pipe or device");
-  if (fs::file_size(path, ignored) == 0) fail(Code::data, "the file is empty (0 bytes): fetch it anew or remove it");
-}
-
-// What goes wrong in it names the file.
-template <typename Function>
-auto naming(const fs::path& path, const Function& function) {
-  try {
-    return function();
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("video {}: {}", path.string(), error.what()));
-  } catch (const std::runtime_error& error) {
-    throw Error(Code::data, fmt::format("video {}: {}", path.string(), error.what()));
-  }
-}
-
 std::unique_ptr<VideoReader> opened(const fs::path& path) {
-  require_file(path);
-  if (reading().open == nullptr) fail(Code::data, "videos cannot be read: {}", reading().missing);
-  std::unique_ptr<VideoReader> reader(reading().open(path.c_str(), max_image_pixels));
+  std::unique_ptr<VideoReader> reader(video_module().open(path.c_str(), max_image_pixels));
   const ImageSize said = reader->stream().size;
   if (said.width != 0 || said.height != 0) check_image_size(said.width, said.height);
   return reader;
@@ -96,12 +43,8 @@ bool is_video_name(const fs::path& path) {
   return std::ranges::find(names, lower(path.extension().string())) != names.end();
 }
 
-bool reads_videos() { return reading().open != nullptr; }
-
-std::string why_no_videos() { return reading().missing; }
-
 VideoInfo video_info(const fs::path& path) {
-  return naming(path, [&] {
+  return about_video(path, [&] {
     const std::unique_ptr<VideoReader> reader = opened(path);
     VideoInfo info;
     for (; next(*reader, info.frames); ++info.frames)
@@ -110,6 +53,8 @@ VideoInfo video_info(const fs::path& path) {
     if (info.frames == 0) fail(Code::data, "there is no frame in it that can be decoded: remove it");
     info.size = upright(reader->stream());
     info.fps = reader->stream().fps;
+    info.sound = reader->stream().sound;
+    info.comment = reader->stream().comment;
     return info;
   });
 }
@@ -119,14 +64,14 @@ VideoFrames::VideoFrames(fs::path path) : path_(std::move(path)) { open(); }
 VideoFrames::~VideoFrames() = default;
 
 void VideoFrames::open() {
-  naming(path_, [&] { reader_ = opened(path_); });
+  about_video(path_, [&] { reader_ = opened(path_); });
   decoded_ = 0;
 }
 
 Image VideoFrames::at(int64_t number) {
   if (number < 0) fail(Code::internal, "video {}: frame {} is asked for", path_.string(), number);
   if (number < decoded_ - 1) open();
-  return naming(path_, [&] {
+  return about_video(path_, [&] {
     for (; decoded_ <= number; ++decoded_)
       if (!next(*reader_, decoded_))
         fail(Code::data, "frame {} is asked for, and it has {} (frames count from 0)", number, decoded_);

@@ -14,9 +14,11 @@ namespace lh {
 
 // What a video file says of itself, upright.
 struct VideoInfo {
-  ImageSize size;      // with square pixels
-  int64_t frames = 0;  // that decode, whatever the file's header says
-  double fps = 0;      // on average; 0 where the file does not say
+  ImageSize size;            // with square pixels
+  int64_t frames = 0;        // that decode, whatever the file's header says
+  double fps = 0;            // on average; 0 where the file does not say
+  bool sound = false;        // there is a sound track
+  std::string comment = {};  // of whoever made it
 };
 
 inline constexpr int64_t max_video_frames = 100'000;

@@ -142,7 +142,7 @@ class ModelCheck {
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs)
-      if (name != "latents" && !recipe_.inputs.contains(name))
+      if (name != "latents" && !(name == sound && recipe_.sound) && !recipe_.inputs.contains(name))
         wrong(role, "asks for the input '{}', for which the recipe has no source (recipe: inputs)", name);
     for (const auto& [name, spec] : recipe_.inputs)
       if (!graph.inputs.contains(name))
@@ -166,6 +166,18 @@ class ModelCheck {
     if (const Desc given = input(graph, "latents"); given.shape != latents)
       wrong(role, "input 'latents' is {}, expected a float {} (recipe: latents.channels)", given.text(),
             latents.text());
+    if (recipe_.sound) heard(graph, {1, sizes.at(sound), recipe_.sound->channels});
+  }
+
+  void heard(const Graph& graph, const Shape& rows) const {
+    constexpr const char* role = "denoiser";
+    const auto expect_rows = [&](const std::string& what, const Desc& found) {
+      if (found.shape != rows || !is_float(found.dtype))
+        wrong(role, "{} is {}, expected a float {} (recipe: sound)", what, found.text(), rows.text());
+    };
+    if (!graph.inputs.contains(sound)) wrong(role, "does not ask for the input 'sound', with the size of that name");
+    expect_rows("input 'sound'", input(graph, sound));
+    expect_rows("output 'sound_output'", output_of(graph, role, "sound_output", sound));
   }
 
   // The inputs as a run would make them, against what the graph asks for.
@@ -204,7 +216,8 @@ class ModelCheck {
   Bucket tried() const {
     const LatentSpec& latents = recipe_.latents;
     const int64_t side = 4 * latents.pixel_step();
-    return {side, side, latents.time ? latents.frames(2) : 1};
+    const int64_t frames = latents.time ? latents.frames(2) : 1;
+    return {side, side, frames, recipe_.sound ? recipe_.sound->rows_of(frames) : 0};
   }
 
   void expect(const Graph& graph, const char* role, const char* in, const Shape& in_shape, const char* out,
@@ -226,6 +239,7 @@ class ModelCheck {
     return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
   }
 
+  static constexpr const char* sound = "sound";
   const Model& model_;
   const Recipe& recipe_;
   DType compute_;

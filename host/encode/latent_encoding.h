@@ -26,6 +26,7 @@ class LatentEncoding {
   void prepare(const std::vector<ImageCut>& cuts, World& world);
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const std::vector<ImageCut>& cuts) const;
+  bool on_disk() const { return cache_.on_disk(); }
   // A draw of it is asked for soon.
   void will_need(const ImageCut& cut) const { cache_.will_need(key(cut)); }
   bool known(const std::string& content_hash) const;  // some cut of this image was cached when this was made

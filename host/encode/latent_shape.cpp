@@ -5,6 +5,7 @@ namespace lh {
 Sizes latent_sizes(const LatentSpec& latents, const Bucket& bucket) {
   Sizes sizes{{"height", bucket.height / latents.downscale}, {"width", bucket.width / latents.downscale}};
   if (latents.time) sizes["time"] = latents.times(bucket.frames);
+  if (bucket.sound > 0) sizes["sound"] = bucket.sound;
   return sizes;
 }
 

@@ -29,6 +29,7 @@ std::string identity(const Registry& registry, const ModelConfig& config, const 
     if (!file.offers().models.empty()) hash.update(fmt::format(";{}", content_hash(file.path())));
   for (const auto& [key, given] : config.given)
     hash.update(fmt::format(";{}={} {}", key, given.text, place_of(given.text)));
+  if (config.with_sound) hash.update(";with sound");
   for (const std::string& key : images) hash.update(fmt::format(";image {}", key));
   return hash.hex() + " model";
 }

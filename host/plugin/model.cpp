@@ -92,7 +92,7 @@ Model::Model(const Registry& registry, const ModelConfig& given, const std::stri
   const Offered<lh_model> offered = chosen.model.load();
   plugin_file_ = offered.host->path;
   plugin_version_ = offered.host->version;
-  ModelValues values = read_given(config.given, id_, registry.model_keys());
+  ModelValues values = read_given(config, id_, registry.model_keys());
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
   std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers

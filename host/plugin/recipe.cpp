@@ -149,6 +149,23 @@ LatentSpec read_latents(const Strict& in, const yaml::Node& node) {
   return out;
 }
 
+SoundSpec read_sound(const Strict& in, const yaml::Node& node) {
+  constexpr const char* where = "sound";
+  constexpr Range rates{.low = 1, .high = 1e6};
+  in.check_fields(node, where, {"channels", "rows", "rate", "output_rate", "frame_rate"});
+  const auto whole = [&](const char* field, const Range& range) {
+    return in.integer(in.need(node, field, where), field, range);
+  };
+  SoundSpec out{.channels = whole("channels", {.low = 1, .high = 4096}),
+                .rows = whole("rows", rates),
+                .rate = whole("rate", rates),
+                .output_rate = whole("output_rate", rates)};
+  out.frame_rate = in.number(in.need(node, "frame_rate", where), "frame_rate", {.low = 1, .high = 1000});
+  if (out.rate % out.rows != 0)
+    in.wrong(node, fmt::format("sound.rate: expected a multiple of rows, {}, found {}", out.rows, out.rate));
+  return out;
+}
+
 std::vector<DenoiserSpec> read_denoisers(const Strict& in, const yaml::Node& node) {
   std::vector<DenoiserSpec> list;
   for (const yaml::Node& item : in.list(node, "denoisers")) {
@@ -194,14 +211,18 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   const std::string where = "the recipe";
   const yaml::Node root = in.parse(yaml);
   in.check_fields(root, where,
-                  {"family", "variant", "objective", "latents", "other_latents", "inputs", "pictures", "denoisers",
-                   "tokenizers", "noise", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
+                  {"family", "variant", "objective", "latents", "other_latents", "sound", "inputs", "pictures",
+                   "denoisers", "tokenizers", "noise", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
   Recipe out;
   out.family = in.text(in.need(root, "family", where), "family");
   in.set(root, "variant", out.variant);
   const yaml::Node& objective = in.need(root, "objective", where);
   out.objective = read_objective(in, objective);
   out.latents = read_latents(in, in.need(root, "latents", where));
+  if (const yaml::Node* sound = root.find("sound")) {
+    if (!out.latents.time) in.wrong(*sound, "sound: of a model of images (latents.axes): leave it out");
+    out.sound = read_sound(in, *sound);
+  }
   if (const yaml::Node* others = root.find("other_latents"))
     for (const auto& [input, node] : in.entries(*others, "other_latents"))
       out.other_latents[input.text] = read_latents(in, node);

@@ -14,6 +14,7 @@
 #include "core/pattern.h"
 #include "data/further_images.h"
 #include "data/size_step.h"
+#include "data/sound_spec.h"
 #include "data/tokenizer_spec.h"
 
 namespace lh {
@@ -186,6 +187,7 @@ struct Recipe {
   Objective objective = Objective::flow;
   LatentSpec latents;
   std::map<std::string, LatentSpec> other_latents;  // diffused together with `latents`; by input
+  std::optional<SoundSpec> sound;                   // of models that make it beside clips, where it is asked for
   std::map<std::string, InputSpec> inputs;          // of the denoiser's graph, beside its latents
   std::map<std::string, PictureSpec> pictures;      // of the conditioner's graph, beside its tokens
   std::set<std::string> left_out;                   // keys of images that it could be given: see keep_images

@@ -2,6 +2,7 @@
 #include "sample/denoiser.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/random.h"
 #include "core/rows.h"
@@ -11,6 +12,13 @@
 #include "run/workspace.h"
 
 namespace lh {
+namespace {
+
+// Of the parts of JoinedLatents.
+constexpr std::array part_inputs = {"latents", "sound"}, part_outputs = {"output", "sound_output"};
+
+}  // namespace
+
 Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute,
                    const SamplerChoice& sampler, const SampleRequest& like, const Sizes& lengths,
                    const Streaming& streaming)
@@ -21,6 +29,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
       schedule_(
           schedule_of(sampler, model.recipe(), like.steps,
                       latent_tokens(model.recipe().latents, latent_sizes(model.recipe().latents, like.bucket())))),
+      latents_(model.recipe(), like.bucket()),
       inputs_(model.recipe()),
       whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {}, streaming)) {
   if (like.guidance.skip_layers)
@@ -60,52 +69,65 @@ void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* ad
   if (skipping_) bind_one(*skipping_);
 }
 
-// The model's output for x with the conditioning of each of the prompts, a row each.
-HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
-                              const std::vector<const NamedTensors*>& prompts) {
+// What the model says of x with the conditioning of each of the prompts.
+std::vector<Denoiser::Parts> Denoiser::evaluate(Compiled& compiled, const Parts& x, const NoiseLevel& level,
+                                                const std::vector<const NamedTensors*>& prompts) {
   Program& program = *compiled.program;
   const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
   std::vector<InputRow> rows;
   for (const NamedTensors* prompt : prompts)  // an image that was made in this size and not cropped
     rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}, images_});
-  program.set_input("latents", stack_rows(std::vector<const HostTensor*>(rows.size(), &x)));
+  for (size_t part = 0; part < x.size(); ++part)
+    program.set_input(part_inputs[part], stack_rows(std::vector<const HostTensor*>(rows.size(), &x[part])));
   for (const auto& [name, tensor] : inputs_.batch(rows, compiled.sizes))
     if (compiled.graph.inputs.contains(name)) program.set_input(name, tensor);
   program.run();
-  return converted(program.output("output"), DType::f32);
+  std::vector<Parts> said(prompts.size());
+  for (size_t part = 0; part < x.size(); ++part) {
+    const HostTensor all = converted(program.output(part_outputs[part]), DType::f32);
+    for (size_t i = 0; i < said.size(); ++i)
+      said[i].push_back(said.size() == 1 ? all : row_of(all, static_cast<int64_t>(i)));
+  }
+  return said;
 }
 
-ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
-                           TextEncoding& text) {
+ModelSaid Denoiser::guided(const HostTensor& joined, const NoiseLevel& level, int64_t step,
+                           const SampleRequest& request, TextEncoding& text) {
   const Recipe& recipe = model_.recipe();
   const Guidance& guidance = request.guidance;
+  const Parts x = latents_.apart(joined);
   const TensorCache::Entry prompt_entry = text.at(request.wanted(recipe));
   const NamedTensors* prompt = prompt_entry.get();
-  if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
+  const auto ask = [&](Compiled& compiled, const NamedTensors* with) {
+    return std::move(evaluate(compiled, x, level, {with})[0]);
+  };
+  if (!guidance.classifier_free) return latents_.together(ask(whole_, prompt));
   const TensorCache::Entry negative_entry = text.at(request.unwanted(recipe));
   const NamedTensors* negative = negative_entry.get();
   const bool over = noise_gone(recipe, level.sigma, level.time) >= guidance.until;
-  HostTensor with, without;
+  Parts with, without;
   if (guidance.batched) {
-    const HostTensor both = evaluate(whole_, x, level, {negative, prompt});
-    without = row_of(both, 0);
-    with = row_of(both, 1);
+    std::vector<Parts> both = evaluate(whole_, x, level, {negative, prompt});
+    without = std::move(both[0]);
+    with = std::move(both[1]);
   } else {
-    with = evaluate(whole_, x, level, {prompt});
-    if (!over) without = evaluate(whole_, x, level, {negative});
+    with = ask(whole_, prompt);
+    if (!over) without = ask(whole_, negative);
   }
-  if (over) return with;
-  HostTensor out = classifier_free(with, without, guidance.scale);
-  take_back_norm(out, with, guidance, recipe.latents.multiple);
-  if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps()))
-    add_skip_layer(out, with, evaluate(*skipping_, x, level, {prompt}), guidance.skip_layers->scale);
-  return {std::move(out), std::move(without)};
+  if (over) return latents_.together(std::move(with));
+  Parts out, skipped;
+  if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps())) skipped = ask(*skipping_, prompt);
+  for (size_t part = 0; part < x.size(); ++part) {
+    HostTensor& guided = out.emplace_back(classifier_free(with[part], without[part], guidance.scale));
+    take_back_norm(guided, with[part], guidance, part == 0 ? recipe.latents.multiple : 1);
+    if (!skipped.empty()) add_skip_layer(guided, with[part], skipped[part], guidance.skip_layers->scale);
+  }
+  return {latents_.together(std::move(out)), latents_.together(std::move(without))};
 }
 
 HostTensor Denoiser::normal(const SampleRequest& request, Purpose purpose, int64_t step, int64_t draw) const {
-  const LatentSpec& latents = model_.recipe().latents;
   const NoiseSpec& spec = model_.recipe().noise;
-  HostTensor noise(Desc{DType::f32, latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels)});
+  HostTensor noise(Desc{DType::f32, latents_.shape()});
   Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))
       .fill_normal(noise.as<float>());
   if (spec.clip > 0) clip_noise(noise.as<float>(), spec.clip);
@@ -115,9 +137,7 @@ HostTensor Denoiser::normal(const SampleRequest& request, Purpose purpose, int64
 }
 
 SamplerRun Denoiser::run() const {
-  const LatentSpec& latents = model_.recipe().latents;
-  return {device_, *sampler_.sampler, model_.recipe().objective, schedule_,
-          latent_shape(latents, latent_sizes(latents, like_.bucket()), 1, latents.channels)};
+  return {device_, *sampler_.sampler, model_.recipe().objective, schedule_, latents_.shape()};
 }
 
 SamplerState Denoiser::begin(const SampleRequest& request) const {

@@ -13,6 +13,7 @@
 #include "encode/text_encoding.h"
 #include "plugin/model.h"
 #include "run/weights.h"
+#include "sample/joined_latents.h"
 #include "sample/sampling.h"
 
 namespace lh {
@@ -37,7 +38,7 @@ class Denoiser {
   void go_on(SamplerState& state, const SampleRequest& request, TextEncoding& text, NamedTensors images, double above,
              const std::function<bool()>& cancelled);
   bool done(const SamplerState& state) const { return state.step == schedule_.steps(); }
-  // All of it: latents in model space, float32 [1, (t,) h, w, C].
+  // All of it: latents in model space, float32, as JoinedLatents has them.
   HostTensor sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
                     const std::function<bool()>& cancelled);
 
@@ -50,8 +51,9 @@ class Denoiser {
   };
   Compiled compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                    const std::vector<int64_t>& skip_layers, const Streaming& streaming) const;
-  HostTensor evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
-                      const std::vector<const NamedTensors*>& prompts);
+  using Parts = std::vector<HostTensor>;  // of JoinedLatents
+  std::vector<Parts> evaluate(Compiled& compiled, const Parts& x, const NoiseLevel& level,
+                              const std::vector<const NamedTensors*>& prompts);
   ModelSaid guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                    TextEncoding& text);
 
@@ -63,6 +65,7 @@ class Denoiser {
   SamplerChoice sampler_;
   SampleRequest like_;
   SamplingSchedule schedule_;
+  JoinedLatents latents_;
   DenoiserInputs inputs_;
   NamedTensors images_;  // of the request that is worked on, by input
   Compiled whole_;

@@ -19,7 +19,7 @@ bool alike(const SampleRequest& a, const SampleRequest& b) {
 SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
                      const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
                      const Streaming& streaming, const OtherExperts& experts)
-    : pixels_(model.recipe().latents.pixels) {
+    : recipe_(model.recipe()) {
   for (const LevelShare& share : experts.shares()) shares_.push_back({share.above, share.model == &model});
   if (shares_.empty()) shares_.emplace_back();
   const SelectAdapter none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
@@ -83,15 +83,28 @@ std::set<Bucket> SampleSet::sizes() const {
 
 void SampleSet::plan_decoding(const Vae& vae, const MemoryRoom& room) {
   decoders_.clear();
-  if (pixels_) return;
+  if (recipe_.latents.pixels) return;
+  for (const Bucket& size : sizes())
+    if (size.sound > 0) sound_decoders_.try_emplace(size.sound, vae.device, vae.model, size.sound);
   for (const Bucket& size : sizes()) decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, size, room)));
+}
+
+// What is heard is made in the same arena as what is seen, with weights of its own.
+VaeMemory SampleSet::with_sound(VaeMemory decoding) const {
+  VaeMemory heard;
+  for (const auto& [rows, decoder] : sound_decoders_) heard.join(decoder.memory());
+  decoding.weights += heard.weights;
+  decoding.constants += heard.constants;
+  decoding.arena = std::max(decoding.arena, heard.arena);
+  decoding.workspace = std::max(decoding.workspace, heard.workspace);
+  return decoding;
 }
 
 VaeMemory SampleSet::decoding_in(const Vae& vae, const MemoryRoom& room) const {
   VaeMemory all;
-  if (pixels_) return all;
+  if (recipe_.latents.pixels) return all;
   for (const Bucket& size : sizes()) all.join(vae.fit(VaeRole::decode, size, room).memory);
-  return all;
+  return with_sound(all);
 }
 
 void SampleSet::require_decoding(const MemoryRoom& room) const {
@@ -101,7 +114,7 @@ void SampleSet::require_decoding(const MemoryRoom& room) const {
 VaeMemory SampleSet::decoding() const {
   VaeMemory all;
   for (const auto& [size, decoder] : decoders_) all.join(decoder.plan().memory);
-  return all;
+  return with_sound(all);
 }
 
 std::string SampleSet::decoding_text() const {
@@ -114,15 +127,23 @@ std::string SampleSet::decoding_text() const {
 void SampleSet::bind_decoders(std::byte* arena) {
   std::shared_ptr<const Weights> weights;
   for (auto& [size, decoder] : decoders_) weights = decoder.bind(arena, weights);
+  weights = nullptr;
+  for (auto& [rows, decoder] : sound_decoders_) weights = decoder.bind(arena, weights);
 }
 
 Sampled SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
-  if (pixels_) {
-    require_finite_sample(latents);
-    return {tensor_to_images(latents), request.fps};
+  require_finite_sample(latents);
+  const Bucket size = request.bucket();
+  const std::vector<HostTensor> parts = JoinedLatents(recipe_, size).apart(latents);
+  Sampled sampled{.fps = request.fps};
+  if (recipe_.latents.pixels) {
+    sampled.frames = tensor_to_images(parts[0]);
+  } else {
+    const auto made = std::ranges::find(decoders_, size, &std::pair<Bucket, Decoder>::first);
+    sampled.frames = made->second.decode(parts[0]);
   }
-  const auto made = std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first);
-  return {made->second.decode(latents), request.fps};
+  if (size.sound > 0) sampled.sound = sound_decoders_.at(size.sound).decode(parts[1]);
+  return sampled;
 }
 
 }  // namespace lh

@@ -2,6 +2,7 @@
 // and a decoder for each size. They share one arena, and all weights.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "compile/other_experts.h"
 #include "data/sample_file.h"
 #include "sample/denoiser.h"
+#include "sample/sound_decoder.h"
 
 namespace lh {
 
@@ -65,11 +67,13 @@ class SampleSet {
     bool own = true;
   };
   std::set<Bucket> sizes() const;
+  VaeMemory with_sound(VaeMemory decoding) const;
   Denoiser* find(const SampleRequest& request, bool own) const;
-  bool pixels_;  // that is what latents are
+  const Recipe& recipe_;
   std::vector<Share> shares_;
   std::vector<Made> denoisers_;  // those of the opened model first
   std::vector<std::pair<Bucket, Decoder>> decoders_;
+  std::map<int64_t, SoundDecoder> sound_decoders_;  // by rows of latents
 };
 
 }  // namespace lh

@@ -31,6 +31,16 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
   if (asked > 1 && !writes_animations())
     fail(Code::config, "sample.num_frames: {}: clips are written by libwebp, without which this lora-host was built",
          asked);
+  const int64_t frames = recipe.latents.frames(recipe.latents.times(asked));
+  const int64_t sound = recipe.sound ? recipe.sound->rows_of(frames) : 0;
+  if (const std::string why = why_no_movies(); sound > 0 && !why.empty())
+    fail(Code::config, "model.sound: clips with sound are written by FFmpeg: {}", why);
+  const double fps = item.fps.value_or(config.fps);
+  if (sound > 0 && fps != recipe.sound->frame_rate)
+    log_warning(
+        "sample.fps is {} and model.frame_rate {}, by which the sound is made: the clip is shown faster or slower than "
+        "it sounds. Set both to one number",
+        fps, recipe.sound->frame_rate);
   SampleConfig own = config;
   if (item.guidance_scale) own.guidance_scale = item.guidance_scale;
   if (item.renorm_cfg) own.renorm_cfg = item.renorm_cfg;
@@ -44,9 +54,10 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
           .negative = item.neg.value_or(config.neg),
           .width = width,
           .height = height,
-          .frames = recipe.latents.frames(recipe.latents.times(asked)),
+          .frames = frames,
           .steps = steps > 0 ? steps : recipe.sampling.steps,
-          .fps = item.fps.value_or(config.fps),
+          .sound = sound,
+          .fps = fps,
           .guidance = guidance_of(own, recipe),
           .by_share = std::move(by_share),
           .seed = item.seed ? static_cast<uint64_t>(*item.seed) : seed,
@@ -180,7 +191,6 @@ void require_finite_sample(const HostTensor& latents) {
 }
 
 std::vector<Image> Decoder::decode(const HostTensor& latents) {
-  require_finite_sample(latents);
   const HostTensor image = in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
     program_->set_input("latents", tile);
     program_->run();

@@ -9,6 +9,7 @@
 #include "compile/other_experts.h"
 #include "data/image.h"
 #include "data/sample.h"
+#include "data/sample_file.h"
 #include "diffusion/guidance.h"
 #include "encode/image_inputs.h"
 #include "encode/prompt.h"
@@ -20,13 +21,18 @@ namespace lh {
 struct SampleRequest {
   std::string prompt, negative;
   int64_t width = 512, height = 512, frames = 1, steps = 20;
-  double fps = 16;  // that a clip is shown at
+  int64_t sound = 0;  // rows of latents of a clip's sound
+  double fps = 16;    // that a clip is shown at
   Guidance guidance;
   std::vector<Guidance> by_share = {};  // in each share of the noise levels, where several experts have some
   uint64_t seed = 42;
   double strength = 1;     // of the trained adapter
   ImageFiles images = {};  // that it is made from, where the model is given some
-  Bucket bucket() const { return {width, height, frames}; }
+  Bucket bucket() const { return {width, height, frames, sound}; }
+  SampleKind kind() const {
+    if (frames == 1) return SampleKind::image;
+    return sound > 0 ? SampleKind::clip_with_sound : SampleKind::clip;
+  }
   // The image of which a model for inpainting paints a part; without one only what its images are cut to.
   ImageCut cut() const;
   // Its texts with the pictures that the text encoder is shown.

@@ -49,6 +49,28 @@ void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes,
   tensors[preserved_weight] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, weights);
 }
 
+// What is heard, at the noise of what is seen. count: rows of a sample's latents.
+void BatchMaker::add_sound(const std::vector<Use>& uses, const std::vector<InputRow>& rows,
+                           const std::vector<float>& weights, int64_t count, NamedTensors& tensors) {
+  const int64_t channels = p_.model.recipe().sound->channels;
+  HostTensor noisy(Desc{DType::f32, {static_cast<int64_t>(uses.size()), count, channels}}), target(noisy.desc);
+  std::vector<float> each;
+  const auto size = static_cast<size_t>(count * channels);
+  std::vector<float> x0(size), noise(size);
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Use& use = uses[i];
+    const auto random = [&](Purpose purpose) { return Random(use.seed, purpose, use.draw, use.lane); };
+    p_.sound->draw(use.cut, random(Purpose::sound_posterior), x0);
+    random(Purpose::sound_noise).fill_normal(noise);
+    p_.objective.make_pair(x0, noise, rows[i].level, noisy.as<float>().subspan(i * size, size),
+                           target.as<float>().subspan(i * size, size));
+    each.push_back(weights[i] * static_cast<float>(p_.config.train.audio_loss_multiplier));
+  }
+  tensors["sound"] = std::move(noisy);
+  tensors["sound_target"] = std::move(target);
+  tensors["sound_weight"] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, each);
+}
+
 // The prompts beside the class's, and what each sample counts in both parts of the loss.
 void BatchMaker::add_slider(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors) {
   const SliderConfig& slider = p_.slider.config();
@@ -135,6 +157,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   } else {
     in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
   }
+  if (shape.bucket.sound > 0) add_sound(uses, rows, weights, shape.bucket.sound, in.tensors);
   if (p_.slider.any()) add_slider(uses, sizes, in.tensors);
   return in;
 }
@@ -167,6 +190,7 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
 void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
   for (const Use& use : uses_of(batch, micro_step)) {
     p_.latents.will_need(use.cut);
+    if (p_.sound) p_.sound->will_need(use.cut);
     for (const ImageCut& cut : p_.images.to_encode(use.sample.images, use.own)) p_.latents.will_need(cut);
     if (!p_.selection.text_encoders()) p_.text.will_need(p_.shown(use.sample, use.caption, use.cut));
   }

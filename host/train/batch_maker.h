@@ -32,6 +32,8 @@ class BatchMaker {
   std::vector<Use> uses_of(const Batch& batch, int64_t micro_step) const;
   StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
   void add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
+  void add_sound(const std::vector<Use>& uses, const std::vector<InputRow>& rows, const std::vector<float>& weights,
+                 int64_t count, NamedTensors& tensors);
   void add_slider(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);

@@ -40,6 +40,8 @@ std::string dataset_hash(const Dataset& dataset) {
     if (s.flip.y) hash.update("flip_y\n");
     if (batches_differ) hash.update(fmt::format("batch {}\n", s.batch_size));
     if (s.bucket.frames > 1 || s.clip.follows()) hash.update(clip_text(s.bucket, s.clip) + "\n");
+    if (s.bucket.sound > 0)
+      hash.update(fmt::format("sound {}{}\n", s.bucket.sound, s.normalize_sound ? " normalized" : ""));
     if (s.inpaint_masks > 0) hash.update(fmt::format("inpaint_masks {}\n", s.inpaint_masks));
     if (s.is_augmented())
       hash.update(
@@ -87,6 +89,7 @@ std::string loss_text(const Prepared& p) {
   if (train.do_differential_guidance)
     text += fmt::format(", towards {} times the way to the target", train.differential_guidance_scale);
   if (train.max_loss > 0) text += fmt::format(" up to {}", train.max_loss);
+  if (train.audio_loss_multiplier != 1) text += fmt::format(", of sound times {}", train.audio_loss_multiplier);
   return text;
 }
 

@@ -87,8 +87,7 @@ std::optional<std::filesystem::path> Output::found_sample(int64_t step, size_t i
 void Output::sample(int64_t step, size_t index, const Sampled& sampled) {
   // First: the file says that the sample was made.
   events_->image(fmt::format("sample_{}", index), step, sampled.frames.front());
-  write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(sampled.moves())),
-               sampled);
+  write_sample(folder_ / "samples" / fmt::format("{:09}_{}{}", step, index, sample_extension(sampled.kind())), sampled);
 }
 
 bool Output::has_sample(int64_t step, size_t index) const { return found_sample(step, index).has_value(); }
@@ -103,7 +102,7 @@ std::filesystem::path Output::lora_path(int64_t step) const {
 }
 
 std::filesystem::path Output::asked_sample(int64_t step, const Sampled& sampled) {
-  const std::string_view extension = sample_extension(sampled.moves());
+  const std::string_view extension = sample_extension(sampled.kind());
   for (int64_t i = 0;; ++i)
     if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}{}", step, i, extension);
         !std::filesystem::exists(path)) {

@@ -63,6 +63,24 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   });
 }
 
+// What of a run looks at the clip alone.
+void check_sound(const Config& config, const Recipe& recipe, const Dataset& dataset) {
+  if (config.model.with_sound && !recipe.sound)
+    log_warning("datasets[].do_audio: true has no effect: model family '{}', {}, makes no sound", recipe.family,
+                recipe.variant);
+  if (std::ranges::none_of(dataset.samples, [](const Sample& sample) { return sample.bucket.sound > 0; })) return;
+  const char* other = config.slider.on()                       ? "slider"
+                      : config.train.diff_output_preservation  ? "train.diff_output_preservation"
+                      : config.train.blank_prompt_preservation ? "train.blank_prompt_preservation"
+                      : config.train.inverted_mask_prior       ? "train.inverted_mask_prior"
+                                                               : nullptr;
+  if (other != nullptr)
+    fail(Code::config,
+         "datasets[].do_audio: true: {} is held against what the model shows without the adapter, and not against what "
+         "it sounds like. Leave one of them out",
+         other);
+}
+
 void check_first_frames(const Config& config, const Recipe& recipe) {
   if (keys_of_images(config).contains(own_first_frame_key) && !recipe.shown_first_frames())
     log_warning(
@@ -100,13 +118,16 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       images(model.recipe(), latents),
       seen_images(c.training_folder / "cache" / "images.seen", "images/1"),
       dataset(open_dataset(
-          c.datasets, {c.trigger_word, c.train.batch_size}, model.recipe().latents.size_step(),
+          c.datasets, {c.trigger_word, c.train.batch_size, model.recipe().sound}, model.recipe().latents.size_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale),
       world_(world) {
   if (const auto slow = slow_type(device.info(), compute)) log_warning("train.dtype: {}", *slow);
   limit = memory_limit(c, device);
+  if (model.recipe().sound)
+    sound.emplace(device, model, limit,
+                  latents.on_disk() ? c.training_folder / "cache" / "sound" : std::filesystem::path());
   constexpr int64_t between_devices = 256 << 20;  // that NCCL takes for itself, later
   if (processes > 1 && !device.is_cpu() && c.memory.budget.empty() && c.memory_limit_mib == 0)
     limit = std::max<int64_t>(0, limit - between_devices);
@@ -118,6 +139,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
   device.limit_memory(limit);
   check_model(model, compute);
   check_first_frames(c, model.recipe());
+  check_sound(c, model.recipe(), dataset);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe(), experts.shares());
   check_guidance(c.train, model.recipe());

@@ -21,6 +21,7 @@
 #include "encode/latent_encoding.h"
 #include "encode/live_text.h"
 #include "encode/loss_masks.h"
+#include "encode/sound_encoding.h"
 #include "encode/text_encoding.h"
 #include "plugin/adapter.h"
 #include "plugin/model.h"
@@ -61,6 +62,7 @@ struct Prepared {
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
+  std::optional<SoundEncoding> sound;  // of models that make it
   ImageInputs images;
   SeenFiles seen_images;
   Dataset dataset;

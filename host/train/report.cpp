@@ -16,13 +16,14 @@ namespace lh {
 std::string Prepared::report_data(bool whole) const {
   constexpr size_t most_buckets = 8;
   std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
-  int64_t reg = 0, masked_ones = 0, same = 0, painted = 0, drawn = 0, stills = 0, going_on = 0;
+  int64_t reg = 0, masked_ones = 0, same = 0, painted = 0, drawn = 0, stills = 0, going_on = 0, with_sound = 0;
   std::set<std::tuple<std::filesystem::path, Bucket, Flip>> seen;
   for (const Sample& s : dataset.samples) {
     reg += s.is_reg ? s.repeats : 0;
     masked_ones += s.mask.has_value();
     stills += s.bucket.frames == 1;
     going_on += s.cut().goes_on;
+    with_sound += s.bucket.sound > 0;
     painted += s.inpaint_masks > 0;
     drawn += s.inpaint_masks > 0 && !s.images.contains(inpaint_mask_key);
     same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
@@ -71,6 +72,12 @@ std::string Prepared::report_data(bool whole) const {
     lines += fmt::format("  stills   {} samples are one frame, all of which the model is shown\n", stills);
   if (going_on > 0 && model.recipe().starts_clips())
     lines += fmt::format("  clips    {} samples go on from their first frames, of which nothing is learnt\n", going_on);
+  if (with_sound > 0 || dataset.silent > 0)
+    lines += fmt::format("  sound    of {} samples{}\n", with_sound,
+                         dataset.silent > 0 ? fmt::format("; {} clips are of videos without a track, and are trained "
+                                                          "without",
+                                                          dataset.silent)
+                                            : "");
   if (!dataset.not_read.empty())
     lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
                          formats_that_are_read());

@@ -133,6 +133,7 @@ void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
   p_.text.prepare(p_.prompts(), world_);
   p_.latents.prepare(p_.cuts(), world_);
+  if (p_.sound) p_.sound->prepare(p_.dataset, world_);
   p_.masks.prepare(p_.dataset.samples);
   p_.masks.prepare(p_.dataset.validation);
   if (world_.first()) p_.seen_images.save();

@@ -3,8 +3,6 @@
 #include "data/video_reader.h"
 
 extern "C" {
-#include <libavcodec/avcodec.h>
-#include <libavformat/avformat.h>
 #include <libavutil/pixdesc.h>
 #include <libswscale/swscale.h>
 }
@@ -12,102 +10,19 @@ extern "C" {
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "data/video/ffmpeg.h"
+
 namespace {
 
+using namespace lh::ffmpeg;
 using lh::Image;
 using lh::ImageSize;
-
-// Of what FFmpeg says a thread keeps the last line that is an error: its codes alone say little.
-thread_local std::array<char, 256> last_words{};
-
-void listen(void*, int level, const char* format, va_list arguments) {
-  if (level > AV_LOG_ERROR) return;
-  std::vsnprintf(last_words.data(), last_words.size(), format, arguments);
-  for (size_t i = std::strlen(last_words.data()); i > 0 && std::strchr("\n. ", last_words[i - 1]) != nullptr; --i)
-    last_words[i - 1] = '\0';
-}
-
-std::string words(int status) {
-  std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
-  av_strerror(status, text.data(), text.size());
-  const std::string line(last_words.data());
-  return line.empty() ? std::string(text.data()) : text.data() + (": " + line);
-}
-
-[[noreturn]] void refuse(const std::string& text) { throw std::runtime_error(text); }
-
-[[noreturn]] void damaged(const std::string& cause) {
-  refuse("damaged or cut-short video: " + cause + " (save the video again or fetch the file anew)");
-}
-
-int check(int status) {
-  if (status < 0) damaged(words(status));
-  return status;
-}
-
-template <auto release>
-struct Release {
-  template <typename T>
-  void operator()(T* object) const {
-    if constexpr (std::is_invocable_v<decltype(release), T*>)
-      release(object);
-    else
-      release(&object);
-  }
-};
-template <typename T, auto release>
-using Owned = std::unique_ptr<T, Release<release>>;
-
-template <typename T>
-T* there(T* object) {
-  return object != nullptr ? object : throw std::bad_alloc();
-}
-
-class Options {
- public:
-  ~Options() { av_dict_free(&all_); }
-  Options() = default;
-  Options(const Options&) = delete;
-  Options& operator=(const Options&) = delete;
-  void set(const char* key, const char* value) { check(av_dict_set(&all_, key, value, 0)); }
-  AVDictionary** address() { return &all_; }
-
- private:
-  AVDictionary* all_ = nullptr;
-};
-
-AVIOContext* open_file(const char* path) {
-  AVIOContext* file = nullptr;
-  const int status = avio_open(&file, (std::string("file:") + path).c_str(), AVIO_FLAG_READ);
-  if (status < 0) refuse("it cannot be opened: " + words(status));
-  return file;
-}
-
-// What it is, its content says and not its name. Only formats that hold a video themselves: a playlist would have other
-// files opened.
-AVFormatContext* open(AVIOContext& file) {
-  Options options;
-  options.set("protocol_whitelist", "file");
-  options.set("format_whitelist", "mov,avi,matroska,asf,flv,m4v,mpeg,mpegts");
-  AVFormatContext* format = there(avformat_alloc_context());
-  format->pb = &file;
-  const int status = avformat_open_input(&format, "", nullptr, options.address());
-  if (status == AVERROR(EINVAL) || (status == AVERROR_INVALIDDATA && last_words[0] == '\0'))
-    refuse("expected a video, found a file of another kind: convert or remove it");
-  check(status);
-  return format;
-}
 
 // EXIF's number of what the stream's matrix does: x' = ax + cy, y' = bx + dy.
 int orientation_of(const AVStream& stream) {
@@ -176,10 +91,7 @@ class Reader final : public lh::VideoReader {
     stream_ = format_->streams[index];
     const AVCodecID kind = stream_->codecpar->codec_id;
     if (kind == AV_CODEC_ID_NONE) damaged("what its frames are coded by is not there");
-    const AVCodec* decoder = avcodec_find_decoder(kind);
-    if (decoder == nullptr)
-      refuse(std::string(avcodec_get_name(kind)) +
-             " is not among what this FFmpeg decodes: convert it to H.264 or VP9");
+    const AVCodec* const decoder = &decoder_of(*stream_, "H.264 or VP9");
     for (unsigned i = 0; i < format_->nb_streams; ++i)
       if (static_cast<int>(i) != index) format_->streams[i]->discard = AVDISCARD_ALL;
 
@@ -192,9 +104,14 @@ class Reader final : public lh::VideoReader {
     check(avcodec_open2(codec_.get(), decoder, nullptr));
     size_ = {stream_->codecpar->width, stream_->codecpar->height};
     shape_ = stream_->codecpar->sample_aspect_ratio;
+    has_sound_ = av_find_best_stream(format_.get(), AVMEDIA_TYPE_AUDIO, -1, -1, nullptr, 0) >= 0;
   }
 
-  lh::VideoStream stream() const override { return {square(), orientation_of(*stream_), rate_of(*stream_)}; }
+  lh::VideoStream stream() const override {
+    const AVDictionaryEntry* comment = av_dict_get(format_->metadata, "comment", nullptr, 0);
+    return {square(), orientation_of(*stream_), rate_of(*stream_), has_sound_,
+            comment != nullptr ? comment->value : ""};
+  }
 
   bool next() override {
     last_words[0] = '\0';
@@ -296,6 +213,7 @@ class Reader final : public lh::VideoReader {
   AVStream* stream_ = nullptr;
   ImageSize size_;      // of frames, as they are stored
   AVRational shape_{};  // of a pixel
+  bool has_sound_ = false;
   int64_t decoded_ = 0;
   std::string said_at_end_;
 };
@@ -303,7 +221,6 @@ class Reader final : public lh::VideoReader {
 }  // namespace
 
 extern "C" lh::VideoReader* lora_video_open(const char* path, int64_t most_pixels) {
-  av_log_set_callback(listen);
-  last_words[0] = '\0';
+  listen();
   return new Reader(path, most_pixels);
 }
