@@ -165,7 +165,9 @@ class CaseRun {
       if (model_.recipe().pictures.contains(key)) continue;  // one for all texts
       const auto shape = spec.at("shape").get<std::vector<int64_t>>();
       out["batch"] = shape[0];
-      if (key == "latents" || (key == "image" && !inputs.contains(key))) {
+      if (case_.json.at("role").get<std::string>().starts_with("sound.")) {
+        out[key == "sound" ? "samples" : "rows"] = shape[1];
+      } else if (key == "latents" || (key == "image" && !inputs.contains(key))) {
         if (model_.recipe().latents.time) out["time"] = shape.size() == 5 ? shape[2] : 1;
         out["height"] = shape[shape.size() - 2];
         out["width"] = shape[shape.size() - 1];

@@ -1,4 +1,5 @@
-// A model of latent diffusion: the four roles of such plugins, of which those of the autoencoder are alike in all.
+// A model of latent diffusion: the roles of such plugins, of which those of the autoencoder are alike in most. A model
+// that makes sound, too, has two more.
 //
 //   class Mine : public nn::LatentModel { Mine(const Weights&) : LatentModel({"mine", "transformer", {scale, shift}})
 //   ... };
@@ -22,7 +23,8 @@ struct LatentModelFacts {
 class LatentModel : public Model {
  public:
   const char* role(uint32_t index) const final {
-    return index < (has_autoencoder() ? roles.size() : without_autoencoder) ? roles[index] : nullptr;
+    if (!has_autoencoder() && index >= autoencoder) index += sound - autoencoder;
+    return index < (has_sound() ? roles.size() : sound) ? roles[index] : nullptr;
   }
 
   void build(Graph& g, std::string_view role, const Sizes& sizes) const final {
@@ -37,7 +39,13 @@ class LatentModel : public Model {
       g.weights().require_component("vae", "vae_path", role);
       return role == "vae.encode" ? build_encode(g, sizes) : build_decode(g, sizes);
     }
-    throw Failure(LH_E_UNSUPPORTED, facts_.id + (" has no role '" + std::string(role) + "'"));
+    if (has_sound() && (role == "sound.encode" || role == "sound.decode")) {
+      g.weights().require_component("audio_vae", "audio_vae_path", role);
+      if (role == "sound.encode") return build_sound_encode(g, sizes);
+      g.weights().require_component("vocoder", "vocoder_path", role);
+      return build_sound_decode(g, sizes);
+    }
+    throw no_role(role);
   }
 
  protected:
@@ -52,8 +60,18 @@ class LatentModel : public Model {
   virtual void build_encode(Graph& g, const Sizes& sizes) const { build_vae_encode(g, "vae:", facts_.latents, sizes); }
   virtual void build_decode(Graph& g, const Sizes& sizes) const { build_vae_decode(g, "vae:", facts_.latents, sizes); }
 
-  static constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
-  static constexpr size_t without_autoencoder = 2;
+  // Models with sound override all three.
+  virtual bool has_sound() const { return false; }
+  virtual void build_sound_encode(Graph&, const Sizes&) const { throw no_role("sound.encode"); }
+  virtual void build_sound_decode(Graph&, const Sizes&) const { throw no_role("sound.decode"); }
+
+  Failure no_role(std::string_view role) const {
+    return {LH_E_UNSUPPORTED, facts_.id + (" has no role '" + std::string(role) + "'")};
+  }
+
+  static constexpr std::array<const char*, 6> roles = {"denoiser",   "conditioner",  "vae.encode",
+                                                       "vae.decode", "sound.encode", "sound.decode"};
+  static constexpr uint32_t autoencoder = 2, sound = 4;  // where theirs begin
   LatentModelFacts facts_;
 };
 

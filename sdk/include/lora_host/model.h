@@ -7,10 +7,13 @@
  * @role denoiser: what the model says of noisy latents
  * @input latents: LH_FLOAT [B, h, w, C], with an axis of time [B, t, h, w, C]: alpha x + sigma noise, in model space
  * @input <name>: any further ones, by names of the model's own; the recipe's `inputs` says what each is given (sources)
+ * @input sound: LH_FLOAT [B, rows, channels]: noisy latents of the sound, of the same sigma; of models with sound
  * @output output: like latents: what the recipe's `objective` asks for
+ * @output sound_output: like sound, where there is that
  * @size batch: samples
  * @size height, width: of the latents
  * @size time: of the latents, where they have that axis
+ * @size sound: rows of the sound; of stills and clips without a sound track it is not there, nor is the input
  * @size <input>: 1, of an input that is `optional` and given; else it is not there
  * @size <input>_length: rows of an input from the conditioner of rank 3 or more, such as text_length: of the longest
  *   text of the batch, rounded up
@@ -21,7 +24,7 @@
  * @input <encoder>.attention_mask: i32 [B, L]: 1 = a token, 0 = a pad, where the tokenizer has `mask: true`
  * @input <picture>: LH_FLOAT [1, H, W, 3] in [-1, 1], for all texts: of the recipe's `pictures`, those that there are
  * @output <name>: any number, of any type and shape that begins with B. Those that the recipe's `inputs` name go to the
- *   denoiser; further ones are for tests
+ *   denoiser, such as a text for the sound beside that for the picture; further ones are for tests
  * @output <mask>: i32 [B, L]: which rows of another output are there; those come first
  * @size batch: texts
  * @size <encoder>.length: tokens of a text, pads included
@@ -47,6 +50,21 @@
  * @size batch: images
  * @size height, width: of the latents
  * @size time: of the latents, where they have that axis
+ *
+ * @role sound.encode: sound to latents; of models with sound, whose recipe has a section `sound`
+ * @input sound: f32 [B, samples, 2] in [-1, 1], `rate` samples a second of two channels
+ * @output posterior: f32 [B, rows, 2 channels]: mean, then standard deviation, in model space; the recipe says how many
+ *   `channels`, and how many `rows` a second
+ * @output moments: mean, then log-variance, as the network gives them: for tests
+ * @output latent_mean: the mean in model space: for tests
+ * @size batch: sounds
+ * @size samples: of a channel: those of whole rows
+ *
+ * @role sound.decode: latents to sound
+ * @input latents: LH_FLOAT [B, rows, channels], in model space
+ * @output sound: f32 [B, samples, 2] in [-1, 1], `output_rate` samples a second; as many as the network makes of them
+ * @size batch: sounds
+ * @size rows: of the latents
  *
  * Sources, what the recipe's `inputs` can name for an input of the denoiser:
  *
