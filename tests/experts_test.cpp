@@ -434,16 +434,16 @@ config:
                       "job.yaml", {.plugins = &plugins});
 }
 
-// The weights themselves among them, where name_or_path is no file, as in ai-toolkit; what is for nothing here is read
-// past.
+// The weights themselves among them, where name_or_path is no file, as in ai-toolkit.
 TEST(AiToolkit, KeysOfAModelMayBeItsWeights) {
   const Config config = read_job("ltx2.5", "dit_path: d, text_encoder_path: t, video_vae_path: v, audio_vae_path: a");
   EXPECT_EQ(config.plugin, "ltx2");
   EXPECT_EQ(config.model.name_or_path, "d");
   for (const auto& [key, text] :
-       {std::pair{"gemma4_path", "t"}, std::pair{"tokenizer_path", "t"}, std::pair{"vae_path", "v"}})
+       {std::pair{"gemma4_path", "t"}, std::pair{"tokenizer_path", "t"}, std::pair{"vae_path", "v"},
+        std::pair{"audio_vae_path", "a"}, std::pair{"vocoder_path", "a"}})
     EXPECT_EQ(config.model.given.at(key).text, text) << key;
-  EXPECT_EQ(config.model.given.size(), 3u);
+  EXPECT_EQ(config.model.given.size(), 5u);
 }
 
 // Of ai-toolkit's own keys of a model, a file.

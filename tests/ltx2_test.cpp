@@ -72,7 +72,7 @@ ModelConfig published(const fs::path& folder, const std::string& denoiser) {
   for (const std::string& name : std::vector<std::string>{
            denoiser + "audio_embeddings_connector.learnable_registers",
            "audio_vae.per_channel_statistics.mean-of-means", "audio_vae.encoder.conv_in.conv.weight",
-           "vocoder.conv_pre.weight", "vae.per_channel_statistics.channel"})
+           "vocoder.conv_pre.weight", "vae.per_channel_statistics.channel"})  // too little for sound
     all.push_back({name, counting({2, 2})});
   write_file(folder / "all.safetensors", all);
   write_file(folder / "gemma3.safetensors", components().at("gemma3"));
@@ -137,6 +137,171 @@ TEST_P(Ltx2Layouts, OpenAsTheSameModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Ltx2Layouts, testing::ValuesIn(layouts), layout_name);
+
+// ---- sound
+
+// The autoencoder of sound and the vocoder, under the names of published files.
+std::vector<Given> sound_vae() {
+  Shapes shapes;
+  add_ltx2_sound_vae(shapes, "", small_ltx2_sound);
+  return filled(shapes);
+}
+std::vector<Given> vocoder(const Ltx2Voice& size) {
+  Shapes shapes;
+  add_ltx2_vocoder(shapes, "", size);
+  return filled(shapes);
+}
+
+ModelConfig of_sound(const fs::path& autoencoder, const fs::path& voice) {
+  ModelConfig config;
+  config.plugin = plugin;
+  config.given["audio_vae_path"] = {autoencoder};
+  config.given["vocoder_path"] = {voice};
+  config.given["sound"] = {"true"};
+  return config;
+}
+
+ModelConfig separate_sound(const fs::path& folder, const Ltx2Voice& size) {
+  write_file(folder / "audio_vae.safetensors", sound_vae());
+  write_file(folder / "vocoder.safetensors", vocoder(size));
+  return of_sound(folder / "audio_vae.safetensors", folder / "vocoder.safetensors");
+}
+
+// As LTX-2.5 is published: one file for both.
+ModelConfig bundled_sound(const fs::path& folder, const Ltx2Voice& size) {
+  std::vector<Given> all;
+  for (const Given& t : sound_vae()) all.push_back({"audio_vae." + t.name, t.tensor});
+  for (const Given& t : vocoder(size)) all.push_back({"vocoder." + t.name, t.tensor});
+  write_file(folder / "sound.safetensors", all);
+  return of_sound(folder / "sound.safetensors", folder / "sound.safetensors");
+}
+
+// The folders of a diffusers directory, or of the vocoder its file.
+ModelConfig folders_of_sound(const fs::path& folder, const Ltx2Voice& size, bool file) {
+  std::vector<Given> autoencoder = sound_vae(), voice = vocoder(size);
+  for (Given& t : autoencoder) {
+    if (t.name == "per_channel_statistics.mean-of-means") t.name = "latents_mean";
+    if (t.name == "per_channel_statistics.std-of-means") t.name = "latents_std";
+  }
+  const std::pair<std::string, std::string> names[] = {
+      {"resblocks.", "resnets."},  {"ups.", "upsamplers."},   {"conv_pre.", "conv_in."},
+      {"conv_post.", "conv_out."}, {"act_post.", "act_out."}, {"downsample.lowpass.", "downsample."}};
+  for (Given& t : voice)
+    for (const auto& [native, other] : names)
+      if (const size_t at = t.name.find(native); at != t.name.npos) t.name.replace(at, native.size(), other);
+  const fs::path weights = folder / "vocoder" / "diffusion_pytorch_model.safetensors";
+  write_file(folder / "audio_vae" / "diffusion_pytorch_model.safetensors", autoencoder);
+  write_file(weights, voice);
+  return of_sound(folder, file ? weights : folder);
+}
+
+const Layout sound_layouts[] = {
+    {"bundled", [](const fs::path& p) { return bundled_sound(p, small_ltx2_voice); }},
+    {"folders", [](const fs::path& p) { return folders_of_sound(p, small_ltx2_voice, false); }},
+    {"file_of_a_folder", [](const fs::path& p) { return folders_of_sound(p, small_ltx2_voice, true); }},
+};
+const Layout sound23_layouts[] = {
+    {"bundled", [](const fs::path& p) { return bundled_sound(p, small_ltx23_voice); }},
+    {"folders", [](const fs::path& p) { return folders_of_sound(p, small_ltx23_voice, false); }},
+    {"file_of_a_folder", [](const fs::path& p) { return folders_of_sound(p, small_ltx23_voice, true); }},
+};
+const std::vector<std::pair<std::string, Sizes>> sound_roles = {{"sound.encode", {{"batch", 2}, {"samples", 1280}}},
+                                                                {"sound.decode", {{"batch", 2}, {"rows", 2}}}};
+
+TEST(Ltx2Sound, LayoutsOpenAsTheSameModel) {
+  for (const Layout& layout : sound_layouts)
+    expect_same_model(
+        plugin, layout, [](const fs::path& p) { return separate_sound(p, small_ltx2_voice); }, sound_roles);
+  for (const Layout& layout : sound23_layouts)
+    expect_same_model(
+        plugin, layout, [](const fs::path& p) { return separate_sound(p, small_ltx23_voice); }, sound_roles);
+}
+
+// 640 samples are a row; of the first row the spectrogram has one frame, of each other one four.
+TEST(Ltx2Sound, LengthsFollowFromRows) {
+  for (const auto& [size, samples_of_frame] : {std::pair{small_ltx2_voice, 240}, {small_ltx23_voice, 480}}) {
+    const TempDir dir;
+    const Model model(built_plugins(), separate_sound(dir.path(), size), plugin);
+    const Graph encode = model.build("sound.encode", {{"batch", 2}, {"samples", 3 * 640}}, DType::f32);
+    EXPECT_EQ(encode.desc(encode.outputs.at("posterior")).shape, (Shape{2, 3, 256}));
+    const Graph decode = model.build("sound.decode", {{"batch", 2}, {"rows", 3}}, DType::f32);
+    EXPECT_EQ(decode.desc(decode.outputs.at("sound")).shape, (Shape{2, 9 * samples_of_frame, 2}));
+    EXPECT_EQ(decode.desc(decode.outputs.at("sound")).dtype, DType::f32);
+    EXPECT_THAT(error_of([&] {
+                  model.build("sound.encode", {{"batch", 1}, {"samples", 1000}}, DType::f32);
+                }),
+                HasSubstr("LTX-2 encodes a multiple of 640 samples of sound, found 1000"));
+  }
+}
+
+TEST(Ltx2Sound, WithoutTheSettingThereIsNone) {
+  const TempDir dir;
+  ModelConfig config = separate_sound(dir.path(), small_ltx2_voice);
+  config.given.erase("sound");
+  const Model model(built_plugins(), config, plugin);
+  EXPECT_THAT(error_of([&] {
+                model.build("sound.decode", {{"batch", 1}, {"rows", 2}}, DType::f32);
+              }),
+              HasSubstr("ltx2 has no role 'sound.decode'"));
+}
+
+TEST(Ltx2Sound, MissingPartsAreNamed) {
+  const TempDir dir;
+  ModelConfig config = separate_sound(dir.path(), small_ltx2_voice);
+  config.given.erase("vocoder_path");
+  const Model mute(built_plugins(), config, plugin);
+  EXPECT_NO_THROW(mute.build("sound.encode", {{"batch", 1}, {"samples", 640}}, DType::f32));
+  EXPECT_THAT(
+      error_of([&] {
+        mute.build("sound.decode", {{"batch", 1}, {"rows", 2}}, DType::f32);
+      }),
+      HasSubstr("role sound.decode needs the weights of vocoder, which the checkpoint does not hold; give their "
+                "file as model.vocoder_path"));
+}
+
+TEST(Ltx2Sound, WrongTensorsAreNamed) {
+  const auto error = [](const Ltx2Voice& size, const std::function<void(Shapes&)>& change) {
+    Shapes vae, voice;
+    add_ltx2_sound_vae(vae, "audio_vae.", small_ltx2_sound);
+    add_ltx2_vocoder(voice, "vocoder.", size);
+    vae.merge(voice);
+    change(vae);
+    const TempDir dir;
+    write_file(dir / "sound.safetensors", filled(vae));
+    const fs::path file = dir / "sound.safetensors";
+    return error_of([&] { Model(built_plugins(), of_sound(file, file), plugin); });
+  };
+  EXPECT_EQ(error(small_ltx23_voice, [](Shapes&) {}), "");
+  EXPECT_THAT(
+      error(small_ltx23_voice,
+            [](Shapes& s) { std::erase_if(s, [](const auto& t) { return t.first.starts_with("vocoder.bwe"); }); }),
+      HasSubstr("bwe_generator.*, its second network, is missing"));
+  EXPECT_THAT(error(small_ltx2_voice,
+                    [](Shapes& s) {
+                      set(s, "vocoder.ups.1.weight", {16, 8, 9});
+                    }),
+              HasSubstr("ups.1.weight: expected a kernel of 4, 8, 11, 12, 15 or 16 places, found 9"));
+  EXPECT_THAT(error(small_ltx2_voice,
+                    [](Shapes& s) {
+                      set(s, "vocoder.ups.1.weight", {16, 8, 16});
+                    }),
+              HasSubstr("expected kernels that make time 240 times as long, found 288 times"));
+  EXPECT_THAT(error(small_ltx2_voice, [](Shapes& s) { s.erase("vocoder.resblocks.14.convs1.0.weight"); }),
+              HasSubstr("resblocks.*: expected the same number for each of 5 levels, found 14 in all"));
+  EXPECT_THAT(error(small_ltx23_voice,
+                    [](Shapes& s) {
+                      set(s, "vocoder.vocoder.act_post.upsample.filter", {1, 1, 8});
+                    }),
+              HasSubstr("act_post.upsample.filter: expected shape [1, 1, 12], found [1, 1, 8]"));
+  EXPECT_THAT(error(small_ltx2_voice,
+                    [](Shapes& s) {
+                      set(s, "audio_vae.decoder.up.2.attn.0.q.weight", {16, 16, 1, 1});
+                    }),
+              HasSubstr("audio_vae:decoder.up.2.attn.0.q.weight: this autoencoder of sound has attention"));
+  EXPECT_THAT(
+      error(small_ltx2_voice, [](Shapes& s) { set(s, "audio_vae.per_channel_statistics.mean-of-means", {100}); }),
+      HasSubstr("expected a multiple of the 8 channels of audio_vae:decoder.conv_in.conv.weight, found 100"));
+}
 
 // ---- LTX-2.5, whose text encoder is published with the projection, its tokenizer and what sees and hears inside
 
@@ -464,6 +629,20 @@ TEST(Ltx2, FullSizeAutoencoders) {
     Shapes shapes = small_ltx2.shapes();
     add_ltx2_vae(shapes, "vae:", *size);
     EXPECT_NO_THROW(Described(plugin, shapes));
+  }
+}
+
+TEST(Ltx2Sound, FullSizeGraphsUseEveryTensor) {
+  for (const Ltx2Voice& size : {full_ltx2_voice, full_ltx23_voice}) {
+    Shapes shapes;
+    add_ltx2_sound_vae(shapes, "audio_vae:", full_ltx2_sound);
+    add_ltx2_vocoder(shapes, size.second > 0 ? "vocoder:" : "vocoder:vocoder.", size);
+    const Described model(plugin, shapes, std::map<std::string, std::string>{{"sound", "true"}});
+    std::set<std::string> used;
+    for (const auto& [role, sizes] : sound_roles)
+      for (const auto& [name, value] : model.build(role, sizes).params) used.insert(name);
+    for (const auto& [name, desc] : shapes)
+      EXPECT_EQ(used.contains(name), name != "vocoder:mel_stft.stft_fn.inverse_basis") << name;
   }
 }
 

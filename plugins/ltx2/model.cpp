@@ -1,10 +1,11 @@
-// Plugin "ltx2": LTX-2, LTX-2.3 and LTX-2.5, of text or a picture, without sound. A still image is a video of one
-// frame.
+// Plugin "ltx2": LTX-2, LTX-2.3 and LTX-2.5, of text or a picture, with or without sound. A still image is a video of
+// one frame.
 #include <string>
 
 #include "denoiser.h"
 #include "ltx2_text.hpp"
 #include "nn/ltx2_autoencoder.hpp"
+#include "nn/ltx2_vocoder.hpp"
 #include "text.h"
 
 namespace ltx2 {
@@ -24,11 +25,13 @@ class Ltx2 : public nn::Ltx2LatentModel {
   explicit Ltx2(const Weights& weights)
       : Ltx2LatentModel(facts),
         fps_(std::stod(weights.setting("frame_rate").value_or("24"))),
+        sound_(weights.setting("sound") == "true"),
         distilled_(weights.setting("variant").value_or("dev") == "distilled"),
         gemma4_(reads_gemma4(weights)) {
     if (!weights.first_with_prefix("patchify_proj.").empty()) dims_ = read_dimensions(weights);
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_ltx2_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0);
+    if (sound_) check_sound(weights);
     const int64_t width = check_text(weights);
     if (dims_ && width > 0)
       nn::require_width(
@@ -47,13 +50,26 @@ class Ltx2 : public nn::Ltx2LatentModel {
   }
 
  private:
+  // Of files without sound it is no matter what they have for it.
+  static void check_sound(const Weights& weights) {
+    if (!weights.first_with_prefix("audio_vae:").empty()) nn::check_ltx2_sound_autoencoder(weights, "audio_vae:", 0);
+    if (!weights.first_with_prefix("vocoder:").empty()) nn::check_ltx2_vocoder(weights, "vocoder:");
+  }
+
   bool has_denoiser() const override { return dims_.has_value(); }
+  bool has_sound() const override { return sound_; }
+  void build_sound_encode(Graph& g, const Sizes& sizes) const override {
+    nn::build_ltx2_sound_encode(g, "audio_vae:", sizes);
+  }
+  void build_sound_decode(Graph& g, const Sizes& sizes) const override {
+    nn::build_ltx2_sound_decode(g, "audio_vae:", "vocoder:", sizes);
+  }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { ltx2::build_denoiser(g, *dims_, fps_, sizes); }
   void build_conditioner(Graph& g, const Sizes& sizes) const override { ltx2::build_conditioner(g, sizes); }
 
   std::optional<Dimensions> dims_;
   double fps_;
-  bool distilled_, gemma4_;
+  bool sound_, distilled_, gemma4_;
 };
 
 constexpr lh_model ltx2_model = lora_host::model<Ltx2>("ltx2", ltx2_text::checkpoint_yaml);

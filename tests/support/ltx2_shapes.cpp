@@ -106,6 +106,74 @@ void add_ltx2_vae(Shapes& shapes, const std::string& prefix, const Ltx2Vae& size
     shapes[prefix + "per_channel_statistics." + name] = {DType::bf16, {latent_channels}};
 }
 
+void add_ltx2_sound_vae(Shapes& shapes, const std::string& prefix, int64_t channels) {
+  constexpr int64_t z = 8, levels = 3, stereo = 2;
+  const auto conv = [&](const std::string& name, int64_t out, int64_t in, int64_t kernel = 3) {
+    shapes[prefix + name + ".weight"] = {DType::bf16, {out, in, kernel, kernel}};
+    shapes[prefix + name + ".bias"] = {DType::bf16, {out}};
+  };
+  const auto block = [&](const std::string& name, int64_t out, int64_t in) {
+    conv(name + ".conv1.conv", out, in);
+    conv(name + ".conv2.conv", out, out);
+    if (out != in) conv(name + ".nin_shortcut.conv", out, in, 1);
+  };
+  for (const bool up : {false, true}) {
+    const std::string side = up ? "decoder." : "encoder.";
+    const int64_t most = channels << (levels - 1);
+    int64_t width = up ? most : channels;
+    conv(side + "conv_in.conv", width, up ? z : stereo);
+    for (int64_t i = 0; i < levels; ++i) {
+      const int64_t level = up ? levels - 1 - i : i;
+      const std::string name = fmt::format("{}{}.{}", side, up ? "up" : "down", level);
+      for (int64_t b = 0; b < (up ? 3 : 2); ++b) {
+        block(fmt::format("{}.block.{}", name, b), channels << level, width);
+        width = channels << level;
+      }
+      if (i + 1 < levels) conv(name + (up ? ".upsample.conv.conv" : ".downsample.conv"), width, width);
+    }
+    for (const char* middle : {"mid.block_1", "mid.block_2"}) block(side + middle, most, most);
+    conv(side + "conv_out.conv", up ? stereo : 2 * z, width);
+  }
+  for (const char* name : {"mean-of-means", "std-of-means"})
+    shapes[prefix + "per_channel_statistics." + name] = {DType::bf16, {latent_channels}};
+}
+
+void add_ltx2_vocoder(Shapes& shapes, const std::string& prefix, const Ltx2Voice& size) {
+  constexpr int64_t bands = 64;
+  const auto conv = [&](const std::string& name, const Shape& shape, int64_t bias) {
+    shapes[name + ".weight"] = {DType::bf16, shape};
+    if (bias > 0) shapes[name + ".bias"] = {DType::bf16, {bias}};
+  };
+  const auto act = [&](const std::string& name, int64_t channels) {
+    for (const char* part : {".act.alpha", ".act.beta"}) shapes[name + part] = {DType::bf16, {channels}};
+    for (const char* part : {".upsample.filter", ".downsample.lowpass.filter"})
+      shapes[name + part] = {DType::bf16, {1, 1, 12}};
+  };
+  const auto network = [&](const std::string& root, int64_t channels, const std::vector<int64_t>& kernels) {
+    conv(root + "conv_pre", {channels, 2 * bands, 7}, channels);
+    for (size_t level = 0; level < kernels.size(); ++level) {
+      conv(fmt::format("{}ups.{}", root, level), {channels, channels / 2, kernels[level]}, channels / 2);
+      channels /= 2;
+      for (const size_t kind : {0, 1, 2})
+        for (const int i : {0, 1, 2})
+          for (const int turn : {1, 2}) {
+            const std::string block = fmt::format("{}resblocks.{}.", root, 3 * level + kind);
+            const auto kernel = static_cast<int64_t>(4 * kind + 3);
+            conv(fmt::format("{}convs{}.{}", block, turn, i), {channels, channels, kernel}, channels);
+            if (size.second > 0) act(fmt::format("{}acts{}.{}", block, turn, i), channels);
+          }
+    }
+    if (size.second > 0) act(root + "act_post", channels);
+    conv(root + "conv_post", {2, channels, 7}, size.second > 0 ? 0 : 2);
+  };
+  if (size.second == 0) return network(prefix, size.first, {16, 15, 8, 4, 4});
+  network(prefix + "vocoder.", size.first, {11, 4, 4, 4, 4, 4});
+  network(prefix + "bwe_generator.", size.second, {12, 11, 4, 4, 4});
+  for (const char* basis : {"forward_basis", "inverse_basis"})
+    shapes[prefix + "mel_stft.stft_fn." + basis] = {DType::bf16, {514, 1, 512}};
+  shapes[prefix + "mel_stft.mel_basis"] = {DType::bf16, {bands, 257}};
+}
+
 void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
                 int64_t words) {
   add_gemma2(shapes, prefix, {width, layers, heads, inner, words});

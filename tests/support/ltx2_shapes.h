@@ -33,6 +33,18 @@ struct Ltx2Vae {
 extern const Ltx2Vae small_ltx2_vae, full_ltx2_vae, full_ltx23_vae;
 void add_ltx2_vae(Shapes& shapes, const std::string& prefix, const Ltx2Vae& size);
 
+// Its autoencoder of sound under `prefix`, with 8 channels of latents for 16 bands.
+inline constexpr int64_t small_ltx2_sound = 4, full_ltx2_sound = 128;
+void add_ltx2_sound_vae(Shapes& shapes, const std::string& prefix, int64_t channels);
+
+// Its vocoder: channels of the network of LTX-2 under `prefix`, or of the two of later models.
+struct Ltx2Voice {
+  int64_t first, second = 0;
+};
+inline constexpr Ltx2Voice small_ltx2_voice{32}, small_ltx23_voice{64, 32}, full_ltx2_voice{1024},
+    full_ltx23_voice{1536, 512};
+void add_ltx2_vocoder(Shapes& shapes, const std::string& prefix, const Ltx2Voice& size);
+
 // Gemma 3 under `prefix`: heads of 256, two queries for each key.
 void add_gemma3(Shapes& shapes, const std::string& prefix, int64_t width, int64_t layers, int64_t heads, int64_t inner,
                 int64_t words);

@@ -284,13 +284,20 @@ std::map<std::string, std::string> settings_of(const std::string& variant) {
 }  // namespace
 
 Described::Described(const std::string& plugin, const Shapes& shapes, const std::string& variant)
-    : shapes_(shapes), offered_(model_plugin(plugin)), model_(offered_, shapes_, nullptr, settings_of(variant)) {}
+    : Described(plugin, shapes, settings_of(variant)) {}
+Described::Described(const std::string& plugin, const Shapes& shapes,
+                     const std::map<std::string, std::string>& settings)
+    : shapes_(shapes), offered_(model_plugin(plugin)), model_(offered_, shapes_, nullptr, settings) {}
 
 Recipe Described::recipe() const { return Recipe::parse(model_.recipe(), offered_.descriptor->id); }
 
 Graph Described::denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers) const {
+  return build("denoiser", sizes, skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
+}
+
+Graph Described::build(const std::string& role, const Sizes& sizes, const SizeLists& lists) const {
   Graph graph(DType::bf16);
-  model_.build(graph, "denoiser", sizes, skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
+  model_.build(graph, role, sizes, lists);
   return graph;
 }
 

@@ -65,9 +65,11 @@ HostTensor output_of(const Model& model, Graph graph, const std::string& output)
 class Described {
  public:
   Described(const std::string& plugin, const Shapes& shapes, const std::string& variant = "");
+  Described(const std::string& plugin, const Shapes& shapes, const std::map<std::string, std::string>& settings);
   int32_t confidence() const { return probe(offered_, shapes_, nullptr).confidence; }
   Recipe recipe() const;
   Graph denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers = {}) const;
+  Graph build(const std::string& role, const Sizes& sizes, const SizeLists& lists = {}) const;
 
  private:
   Shapes shapes_;
