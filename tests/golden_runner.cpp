@@ -127,7 +127,8 @@ class CaseRun {
     else if (case_.json.at("inputs").contains("target"))
       denoiser();
     else
-      outputs_of(build_sample_graph(model_, sizes(), [](const std::string&) { return nullptr; }, compute_));
+      outputs_of(build_sample_graph(
+          model_, sizes(), [](const std::string&) { return nullptr; }, compute_));
     return std::move(results_);
   }
 
