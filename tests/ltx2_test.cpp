@@ -31,26 +31,34 @@ void set(Shapes& shapes, const std::string& name, const Shape& shape) { shapes[n
 // A whole small model whose parts fit each other: native tensors of each component.
 const std::map<std::string, std::vector<Given>>& components() {
   static const std::map<std::string, std::vector<Given>> all = [] {
-    Shapes gemma, vae, connector, projection;
+    Shapes gemma, vae, connector, audio, projection;
     add_gemma3(gemma, "", gemma_width, gemma_layers, 2, 96, 384);
     add_ltx2_vae(vae, "", small_ltx2_vae);
     add_ltx2_connector(connector, "", {1, small_ltx2.text, 8});
+    add_ltx2_connector(audio, "audio_embeddings_connector.", {1, small_ltx2.text, 8});
     add_linear(projection, "aggregate_embed", small_ltx2.text, gemma_width * (gemma_layers + 1), false);
-    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_ltx2.shapes())},
-                                                     {"vae", filled(vae)},
-                                                     {"connector", filled(connector)},
-                                                     {"text_projection", filled(projection)},
-                                                     {"gemma3", filled(gemma)}};
+    return std::map<std::string, std::vector<Given>>{
+        {"denoiser", filled(small_ltx2.shapes())}, {"vae", filled(vae)},
+        {"connector", filled(connector)},          {"audio_connector", filled(audio)},
+        {"text_projection", filled(projection)},   {"gemma3", filled(gemma)}};
   }();
   return all;
 }
 
 const std::string tokenizer = std::string(source_dir()) + "/tests/data/gemma_small";
 
-// A file for each component.
+// `to` and tensors that are named behind a prefix there.
+void add(std::vector<Given>& to, const std::string& prefix, const std::vector<Given>& tensors) {
+  for (const Given& t : tensors) to.push_back({prefix + t.name, t.tensor});
+}
+
+// A file for each component, and one for both connectors.
 ModelConfig write_separate(const fs::path& folder) {
   fs::create_directories(folder);
   for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
+  std::vector<Given> both = components().at("audio_connector");
+  add(both, "video_embeddings_connector.", components().at("connector"));
+  write_file(folder / "connector.safetensors", both);
   ModelConfig config = single(folder / "denoiser.safetensors");
   for (const std::string name : {"vae", "connector", "text_projection", "gemma3"})
     config.given[name + "_path"] = {folder / (name + ".safetensors")};
@@ -60,17 +68,17 @@ ModelConfig write_separate(const fs::path& folder) {
 
 // ---- layouts
 
-// As published: all but Gemma, with what is there for sound.
+// As published: all but Gemma.
 ModelConfig published(const fs::path& folder, const std::string& denoiser) {
   std::vector<Given> all;
   for (const auto& [name, prefix] :
        std::map<std::string, std::string>{{"denoiser", denoiser},
                                           {"vae", "vae."},
                                           {"connector", denoiser + "video_embeddings_connector."},
+                                          {"audio_connector", denoiser},
                                           {"text_projection", "text_embedding_projection."}})
-    for (const Given& t : components().at(name)) all.push_back({prefix + t.name, t.tensor});
+    add(all, prefix, components().at(name));
   for (const std::string& name : std::vector<std::string>{
-           denoiser + "audio_embeddings_connector.learnable_registers",
            "audio_vae.per_channel_statistics.mean-of-means", "audio_vae.encoder.conv_in.conv.weight",
            "vocoder.conv_pre.weight", "vae.per_channel_statistics.channel"})  // too little for sound
     all.push_back({name, counting({2, 2})});
@@ -82,23 +90,19 @@ ModelConfig published(const fs::path& folder, const std::string& denoiser) {
   return config;
 }
 
-// A diffusers directory has connector and projection in one file.
+// A diffusers directory has connectors and projection in one file.
 ModelConfig directory(const fs::path& folder, const std::string& variant, const Change& change) {
   std::map<std::string, std::vector<Given>> parts = components();
   const CheckpointSpec spec = spec_of(plugin);
-  std::erase_if(parts.at("denoiser"), [](const Given& t) { return t.name.find("a2v") != t.name.npos; });
   std::vector<Given> both;
-  for (const Given& t : parts.at("connector"))
-    for (const Given& part : in_diffusers(*spec.component("connector"), t, parts.at("connector")))
-      both.push_back({part.name, change(part.tensor)});
+  for (const char* name : {"connector", "audio_connector"}) {
+    for (const Given& t : parts.at(name))
+      for (const Given& part : in_diffusers(*spec.component(name), t, parts.at(name)))
+        both.push_back({part.name, change(part.tensor)});
+    parts.erase(name);
+  }
   both.push_back({"text_proj_in.weight", change(parts.at("text_projection").front().tensor)});
-  both.push_back({"audio_connector.learnable_registers", counting({2, 2})});
-  parts.erase("connector");
   parts.erase("text_projection");
-  std::erase_if(parts.at("denoiser"), [](const Given& t) {
-    return t.name.find("audio_") != t.name.npos && t.name != "audio_scale_shift_table";
-  });
-  std::erase_if(parts.at("denoiser"), [](const Given& t) { return t.name.starts_with("av_ca"); });
   write_directory(folder, spec, parts, {"denoiser", "vae"}, variant, change);
   write_file(folder / "connectors" / ("diffusion_pytorch_model" + variant + ".safetensors"), both);
   put(folder / "model_index.json", R"({"_class_name": "LTX2Pipeline"})");
@@ -310,21 +314,23 @@ constexpr int64_t gemma4_layers = 6;  // the last one sees all
 std::vector<Given> gemma4() {
   Shapes shapes;
   add_gemma4(shapes, "", gemma_width, gemma4_layers, 2, 96, 384);
-  add_linear(shapes, "text_embedding_projection.video_aggregate_embed", small_ltx25.text,
-             gemma_width * (gemma4_layers + 1));
+  for (const auto& [module, width] : {std::pair{"video", small_ltx25.text}, std::pair{"audio", small_ltx25.sound}})
+    add_linear(shapes, fmt::format("text_embedding_projection.{}_aggregate_embed", module), width,
+               gemma_width * (gemma4_layers + 1));
   return filled(shapes);
 }
 
-std::vector<Given> gated_connector() {
+std::vector<Given> gated_connectors() {
   Shapes shapes;
-  add_ltx2_connector(shapes, "", {1, small_ltx25.text, 8, true});
+  add_ltx2_connector(shapes, "video_embeddings_connector.", {1, small_ltx25.text, 8, true});
+  add_ltx2_connector(shapes, "audio_embeddings_connector.", {1, small_ltx25.sound, 8, true, 64});
   return filled(shapes);
 }
 
 ModelConfig write_separate25(const fs::path& folder) {
   fs::create_directories(folder);
   write_file(folder / "denoiser.safetensors", filled(small_ltx25.shapes()));
-  write_file(folder / "connector.safetensors", gated_connector());
+  write_file(folder / "connector.safetensors", gated_connectors());
   write_file(folder / "gemma4.safetensors", gemma4());
   write_file(folder / "vae.safetensors", components().at("vae"));
   ModelConfig config = single(folder / "denoiser.safetensors");
@@ -337,18 +343,15 @@ ModelConfig write_separate25(const fs::path& folder) {
 ModelConfig published25(const fs::path& folder) {
   ModelConfig config = write_separate25(folder);
   std::vector<Given> all, text = gemma4();
-  for (const Given& t : filled(small_ltx25.shapes())) all.push_back({"model.diffusion_model." + t.name, t.tensor});
-  for (const Given& t : gated_connector())
-    all.push_back({"model.diffusion_model.video_embeddings_connector." + t.name, t.tensor});
-  all.push_back({"model.diffusion_model.audio_embeddings_connector.learnable_registers", counting({2, 2})});
+  for (const auto& tensors : {filled(small_ltx25.shapes()), gated_connectors()})
+    add(all, "model.diffusion_model.", tensors);
   write_file(folder / "all.safetensors", all);
   const std::string json = get(fs::path(tokenizer) / "tokenizer.json");
   HostTensor bytes(Desc{DType::u8, {static_cast<int64_t>(json.size())}});
   std::memcpy(bytes.data.data(), json.data(), json.size());
   text.push_back({"tokenizer_json", bytes});
   for (const char* name : {"vision_model.patch_dense.weight", "multi_modal_projector.embedding_projection.weight",
-                           "audio_projector.embedding_projection.weight",
-                           "text_embedding_projection.audio_aggregate_embed.weight", "hf_asset__tokenizer_config.json"})
+                           "audio_projector.embedding_projection.weight", "hf_asset__tokenizer_config.json"})
     text.push_back({name, counting({2, 2})});
   write_file(folder / "gemma4.safetensors", text);
   config.name_or_path = folder / "all.safetensors";
@@ -369,20 +372,24 @@ TEST(Ltx25, PublishedFilesOpenAsTheSameModel) {
 TEST(Ltx25, ADirectoryOpens) {
   const TempDir dir;
   const CheckpointSpec spec = spec_of(plugin);
-  std::vector<Given> denoiser = filled(small_ltx25.shapes()), both, text;
-  std::erase_if(denoiser, [](const Given& t) {
-    return t.name.find("a2v") != t.name.npos || t.name.starts_with("av_ca") ||
-           (t.name.find("audio_") != t.name.npos && t.name != "audio_scale_shift_table");
-  });
+  const std::vector<Given> denoiser = filled(small_ltx25.shapes());
+  std::vector<Given> both, text;
   for (const Given& t : gemma4()) {
-    const std::string projection = "text_embedding_projection.video_aggregate_embed";
+    const std::string projection = "text_embedding_projection.", module = "_aggregate_embed";
     if (t.name.starts_with(projection))
-      both.push_back({"video_text_proj_in" + t.name.substr(projection.size()), t.tensor});
+      both.push_back(
+          {t.name.substr(projection.size(), 5) + "_text_proj_in" + t.name.substr(projection.size() + 5 + module.size()),
+           t.tensor});
     else
       text.push_back({"model.language_model" + t.name.substr(5), t.tensor});
   }
-  for (const Given& t : gated_connector())
-    for (const Given& part : in_diffusers(*spec.component("connector"), t, gated_connector())) both.push_back(part);
+  const std::string prefix = "video_embeddings_connector.";
+  for (Given t : gated_connectors()) {
+    const bool of_clip = t.name.starts_with(prefix);
+    if (of_clip) t.name = t.name.substr(prefix.size());
+    for (const Given& part : in_diffusers(*spec.component(of_clip ? "connector" : "audio_connector"), t, {t}))
+      both.push_back(part);
+  }
   text.push_back({"model.embed_audio.embedding_projection.weight", counting({2, 2})});
   write_directory(dir.path(), spec, {{"denoiser", denoiser}, {"vae", components().at("vae")}}, {"denoiser", "vae"}, "",
                   as_is);
@@ -394,10 +401,21 @@ TEST(Ltx25, ADirectoryOpens) {
   put(dir / "model_index.json", R"({"_class_name": "LTX2Pipeline"})");
   ModelConfig config = single(dir.path());
   config.given["tokenizer_path"] = {tokenizer};
+  config.given["sound"] = {"true"};
   const Model model(built_plugins(), config, "");
-  EXPECT_NO_THROW(model.build("conditioner", {{"batch", 2}, {"gemma4.length", 16}}, DType::f32));
-  EXPECT_NO_THROW(model.build("denoiser", {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}},
-                              DType::f32));
+  EXPECT_TRUE(
+      model.build("conditioner", {{"batch", 2}, {"gemma4.length", 16}}, DType::f32).outputs.contains("sound_text"));
+  EXPECT_TRUE(model
+                  .build("denoiser",
+                         {{"batch", 1},
+                          {"time", 3},
+                          {"height", 4},
+                          {"width", 6},
+                          {"text_length", 16},
+                          {"sound", 17},
+                          {"sound_text_length", 16}},
+                         DType::f32)
+                  .outputs.contains("sound_output"));
 }
 
 TEST(Ltx25, ThePublishedTextEncoderHasItsTokenizerInside) {
@@ -617,11 +635,134 @@ TEST(Ltx2, FullSizeGraphsAndLoraModules) {
     std::set<std::string> used;
     for (const auto& [name, value] : graph.params) used.insert(name);
     for (const auto& [name, desc] : shapes) {
-      const bool sound = name.find("audio") != name.npos || name.find("a2v") != name.npos;
+      const bool sound = name.find("audio") != name.npos || name.find("a2v") != name.npos || name.starts_with("av_ca");
       EXPECT_EQ(used.contains(name), !sound) << name;
     }
     EXPECT_EQ(adapt(graph, AdapterSelection({}, model.recipe(), 1), true).size(), 480u);
   }
+}
+
+// ---- with sound
+
+const Sizes with_sound{{"batch", 2},
+                       {"time", 3},
+                       {"height", 4},
+                       {"width", 6},
+                       {"text_length", 16},
+                       {"sound", 17},
+                       {"sound_text_length", 16}};
+const std::map<std::string, std::string> sound_setting{{"sound", "true"}};
+
+TEST(Ltx2Sound, FullSizeGraphsUseAllTensors) {
+  for (const Ltx2Dit& size : {full_ltx2, full_ltx23, full_ltx25}) {
+    Shapes shapes = size.shapes();
+    const Described model(plugin, shapes, sound_setting);
+    Sizes sizes = with_sound;
+    Graph graph = model.denoiser(sizes);
+    EXPECT_EQ(graph.desc(graph.outputs.at("sound_output")).shape, (Shape{2, 17, 128}));
+    EXPECT_EQ(graph.desc(graph.inputs.at("sound_text")).shape, (Shape{2, 16, size.gated ? 2048 : 3840}));
+    EXPECT_EQ(graph.params.size(), shapes.size());
+    EXPECT_EQ(adapt(graph, AdapterSelection({}, model.recipe(), 1), true).size(), 1344u);
+
+    sizes.erase("sound"), sizes.erase("sound_text_length");
+    Graph alone = model.denoiser(sizes);
+    EXPECT_FALSE(alone.outputs.contains("sound_output"));
+    EXPECT_FALSE(alone.inputs.contains("sound_text"));
+    EXPECT_EQ(print(alone), print(Described(plugin, shapes).denoiser(sizes)));
+  }
+}
+
+// What the host is told of it; without the setting there is no such section.
+TEST(Ltx2Sound, RecipesSayHowSoundIsRead) {
+  const auto text = [](const Ltx2Dit& size, std::map<std::string, std::string> settings) {
+    return Described(plugin, size.shapes(), settings).recipe_text();
+  };
+  EXPECT_THAT(text(small_ltx2, sound_setting), HasSubstr("  output_rate: 24000\n  frame_rate: 24\n"));
+  for (const Ltx2Dit& later : {small_ltx23, small_ltx25})
+    EXPECT_THAT(text(later, {{"sound", "true"}, {"variant", "distilled"}, {"frame_rate", "25"}}),
+                HasSubstr("  output_rate: 48000\n  frame_rate: 25\n"));
+  EXPECT_THAT(text(small_ltx2, sound_setting), HasSubstr("sound_text: {source: conditioner.sound_text}"));
+  for (const char* off : {"", "false"})
+    EXPECT_THAT(text(small_ltx2,
+                     *off ? std::map<std::string, std::string>{{"sound", off}} : std::map<std::string, std::string>{}),
+                testing::Not(HasSubstr("sound")));
+}
+
+TEST(Ltx2Sound, EveryLayoutHasIt) {
+  for (const Layout& layout : layouts) {
+    const TempDir dir;
+    ModelConfig config = layout.write(dir.path());
+    config.given["sound"] = {"true"};
+    const Model model(built_plugins(), config, "");
+    EXPECT_TRUE(model.build("denoiser", with_sound, DType::f32).outputs.contains("sound_output")) << layout.name;
+    const Graph text = model.build("conditioner", {{"batch", 2}, {"gemma3.length", 16}}, DType::f32);
+    EXPECT_EQ(text.desc(text.outputs.at("sound_text")).shape, (Shape{2, 16, small_ltx2.text})) << layout.name;
+  }
+}
+
+// Of a model without it everything else is made.
+TEST(Ltx2Sound, WhatIsMissingIsNamed) {
+  const auto error = [](const Ltx2Dit& size, const std::function<void(Shapes&)>& change) {
+    Shapes shapes = size.shapes();
+    change(shapes);
+    EXPECT_EQ(error_of([&] { Described(plugin, shapes); }), "");
+    return error_of([&] { Described(plugin, shapes, sound_setting); });
+  };
+  EXPECT_THAT(
+      error(small_ltx2, [](Shapes& s) { s.erase("audio_patchify_proj.weight"); }),
+      HasSubstr("sound is true, but the transformer has nothing for it: expected audio_patchify_proj.weight and "
+                "its like, found none; give a file that has them as model.name_or_path, such as "
+                "ltx-2-19b-dev.safetensors, or leave model.sound out"));
+  EXPECT_THAT(error(small_ltx23, [](Shapes& s) { s.erase("transformer_blocks.1.audio_prompt_scale_shift_table"); }),
+              HasSubstr("missing tensor transformer_blocks.1.audio_prompt_scale_shift_table [2, 64]"));
+  EXPECT_THAT(error(small_ltx25,
+                    [](Shapes& s) {
+                      set(s, "transformer_blocks.0.video_to_audio_attn.to_gate_logits.weight", {2, 64});
+                    }),
+              HasSubstr("transformer_blocks.0.video_to_audio_attn.to_gate_logits.weight: expected shape [1, 64], found "
+                        "[2, 64]"));
+  EXPECT_THAT(error(small_ltx2,
+                    [](Shapes& s) {
+                      set(s, "audio_patchify_proj.weight", {96, 128});
+                    }),
+              HasSubstr("audio_patchify_proj.weight: expected a multiple of 64 rows (heads of 64), found 96"));
+  EXPECT_THAT(
+      error(small_ltx2,
+            [](Shapes& s) {
+              add_ltx2_connector(s, "audio_connector:audio_embeddings_connector.", {1, 256, 8});
+            }),
+      HasSubstr("audio_caption_projection.linear_1.weight takes 128 columns, but audio_connector gives 256: the "
+                "files do not belong together"));
+}
+
+// Of the clip's text alone, as such a file is published.
+TEST(Ltx2Sound, TheTextNeedsBothParts) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  const auto conditioner = [&](const char* sound) {
+    config.given["sound"] = {sound};
+    return error_of([&] {
+      const Model model(built_plugins(), config, "");
+      model.build("conditioner", {{"batch", 1}, {"gemma3.length", 16}}, DType::f32);
+    });
+  };
+  EXPECT_EQ(conditioner("true"), "");
+  write_file(dir / "connector.safetensors", components().at("connector"));
+  EXPECT_EQ(conditioner("false"), "");
+  EXPECT_THAT(conditioner("true"),
+              HasSubstr("role conditioner needs the weights of audio_connector, which the checkpoint "
+                        "does not hold; give their file as model.connector_path"));
+
+  ModelConfig later = write_separate25(dir / "25");
+  std::vector<Given> text = gemma4();
+  std::erase_if(text, [](const Given& t) { return t.name.find("audio_aggregate") != t.name.npos; });
+  write_file(dir / "25" / "gemma4.safetensors", text);
+  later.given["sound"] = {"true"};
+  EXPECT_THAT(error_of([&] {
+                const Model model(built_plugins(), later, "");
+                model.build("conditioner", {{"batch", 1}, {"gemma4.length", 16}}, DType::f32);
+              }),
+              HasSubstr("expected audio_aggregate_embed.weight beside the clip's, found none"));
 }
 
 TEST(Ltx2, FullSizeAutoencoders) {

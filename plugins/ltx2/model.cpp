@@ -1,5 +1,5 @@
-// Plugin "ltx2": LTX-2, LTX-2.3 and LTX-2.5, of text or a picture, with or without sound. A still image is a video of
-// one frame.
+// Plugin "ltx2": LTX-2, LTX-2.3 and LTX-2.5, of text or a picture, with sound where the user asks for it (model.sound).
+// A still image is a video of one frame.
 #include <string>
 
 #include "denoiser.h"
@@ -24,19 +24,18 @@ class Ltx2 : public nn::Ltx2LatentModel {
   // Encoders and VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit Ltx2(const Weights& weights)
       : Ltx2LatentModel(facts),
-        fps_(std::stod(weights.setting("frame_rate").value_or("24"))),
-        sound_(weights.setting("sound") == "true"),
-        distilled_(weights.setting("variant").value_or("dev") == "distilled"),
-        gemma4_(reads_gemma4(weights)) {
-    if (!weights.first_with_prefix("patchify_proj.").empty()) dims_ = read_dimensions(weights);
+        frame_rate_(weights.setting("frame_rate").value_or("24")),
+        sound_(weights.setting("sound") == "true") {
+    if (!weights.first_with_prefix("patchify_proj.").empty()) dims_ = read_dimensions(weights, sound_);
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_ltx2_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0);
     if (sound_) check_sound(weights);
-    const int64_t width = check_text(weights);
-    if (dims_ && width > 0)
-      nn::require_width(
-          dims_->caption ? "caption_projection.linear_1.weight" : "transformer_blocks.0.attn2.to_k.weight", dims_->text,
-          "connector gives", width);
+    const TextWidths text = check_text(weights, sound_);
+    if (dims_) {
+      require_text("", dims_->caption, dims_->text, "connector gives", text.clip);
+      if (sound_) require_text("audio_", dims_->caption, dims_->sound->text, "audio_connector gives", text.sound);
+    }
+    recipe_ = composed_recipe(weights);
   }
 
   static int32_t probe(const Weights& weights) {
@@ -44,15 +43,13 @@ class Ltx2 : public nn::Ltx2LatentModel {
     return weights.has("patchify_proj.weight") && weights.has("transformer_blocks.0.attn1.to_q.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override {
-    if (gemma4_) return distilled_ ? ltx2_text::recipe_25_distilled_yaml : ltx2_text::recipe_25_dev_yaml;
-    return distilled_ ? ltx2_text::recipe_distilled_yaml : ltx2_text::recipe_dev_yaml;
-  }
+  const char* recipe() const override { return recipe_.c_str(); }
 
  private:
   // Of files without sound it is no matter what they have for it.
-  static void check_sound(const Weights& weights) {
-    if (!weights.first_with_prefix("audio_vae:").empty()) nn::check_ltx2_sound_autoencoder(weights, "audio_vae:", 0);
+  void check_sound(const Weights& weights) const {
+    if (!weights.first_with_prefix("audio_vae:").empty())
+      nn::check_ltx2_sound_autoencoder(weights, "audio_vae:", dims_ && dims_->sound ? dims_->sound->channels : 0);
     if (!weights.first_with_prefix("vocoder:").empty()) nn::check_ltx2_vocoder(weights, "vocoder:");
   }
 
@@ -64,12 +61,32 @@ class Ltx2 : public nn::Ltx2LatentModel {
   void build_sound_decode(Graph& g, const Sizes& sizes) const override {
     nn::build_ltx2_sound_decode(g, "audio_vae:", "vocoder:", sizes);
   }
-  void build_denoiser(Graph& g, const Sizes& sizes) const override { ltx2::build_denoiser(g, *dims_, fps_, sizes); }
-  void build_conditioner(Graph& g, const Sizes& sizes) const override { ltx2::build_conditioner(g, sizes); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override {
+    ltx2::build_denoiser(g, *dims_, std::stod(frame_rate_), sizes);
+  }
+  void build_conditioner(Graph& g, const Sizes& sizes) const override { ltx2::build_conditioner(g, sizes, sound_); }
+
+  static void require_text(const std::string& prefix, bool caption, int64_t takes, const char* givers, int64_t given) {
+    const std::string asks = caption ? "caption_projection.linear_1.weight" : "attn2.to_k.weight";
+    if (given > 0) nn::require_width((caption ? "" : "transformer_blocks.0.") + prefix + asks, takes, givers, given);
+  }
+
+  // From LTX-2.3 on the vocoder widens the band.
+  std::string composed_recipe(const Weights& weights) const {
+    const bool distilled = weights.setting("variant").value_or("dev") == "distilled";
+    std::string text = reads_gemma4(weights)
+                           ? distilled ? ltx2_text::recipe_25_distilled_yaml : ltx2_text::recipe_25_dev_yaml
+                       : distilled ? ltx2_text::recipe_distilled_yaml
+                                   : ltx2_text::recipe_dev_yaml;
+    if (!sound_) return text + ltx2_text::clip_yaml;
+    const bool wide = dims_ ? dims_->prompt_adaln : projects_by_token(weights);
+    return text + ltx2_text::sound_yaml + "  output_rate: " + (wide ? "48000" : "24000") +
+           "\n  frame_rate: " + frame_rate_ + "\n";
+  }
 
   std::optional<Dimensions> dims_;
-  double fps_;
-  bool sound_, distilled_, gemma4_;
+  std::string frame_rate_, recipe_;
+  bool sound_;
 };
 
 constexpr lh_model ltx2_model = lora_host::model<Ltx2>("ltx2", ltx2_text::checkpoint_yaml);

@@ -1,19 +1,17 @@
-// The conditioner of LTX-2:
+// The conditioner of LTX-2, and of its sound by a connector of its own:
 //
 //   s_l  = states of Gemma behind its embedding and each layer, the last behind the final norm          [B, L, d]
 //   2.0: n_l = 8 (s_l - mean) / (max - min), of all numbers of a text's tokens; later: n_l = s_l / rms, by token
-//   x    = aggregate_embed(n), the layer the fastest of d (layers + 1) columns; later: of sqrt(D / d) n
-//   x    = registers, one after the other and again, where there are no tokens; and then in each block of the connector
-//   x   += attn1(norm(x));  x += ff(norm(x));  text = norm(x)
+//   text = connector(aggregate_embed(n)), the layer the fastest of d (layers + 1) columns; later: of sqrt(D / d) n
 //
 // Prompts are padded behind their tokens. The vendor's tokenizer pads in front, and its connector then brings the
-// tokens forward; of Gemma's positions nothing counts but their difference, so that this is the same. Norms of the
-// connector are RMS, without weights; all its rows see each other, at positions that are shares of 4096.
+// tokens forward; of Gemma's positions nothing counts but their difference, so that this is the same.
 #include "text.h"
 
 #include <cmath>
 
 #include "attention.h"
+#include "connector.h"
 #include "denoiser.h"
 #include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
@@ -29,9 +27,14 @@ using lora_host::Weights;
 
 namespace {
 
-constexpr float connector_positions = 4096;
 const std::string factor = "model.layers.0.layer_scalar";  // Gemma 4 has one of each layer
-const std::string connector = "connector:";
+
+// What makes the rows of one stream behind Gemma.
+struct Side {
+  std::string projection;  // in a file of its own, in the checkpoint, or beside Gemma 4
+  std::string connector;
+  int64_t head;
+};
 
 // What reads the prompt: Gemma 3 12B, which scales scores by query_pre_attn_scalar^-1/2, 256 as its heads are wide, or
 // Gemma 4 12B, whose norms of queries have their scale in them.
@@ -64,14 +67,21 @@ Gemma gemma_of(const Weights& weights) {
   return {name, prefix, facts};
 }
 
-// In a file of its own, in the checkpoint, or beside Gemma 4.
-std::string projection_of(const Weights& weights) {
-  const std::string own = "text_projection:aggregate_embed";
-  return weights.has(own + ".weight") ? own : "gemma4:text_embedding_projection.video_aggregate_embed";
+std::string projection_of(const Weights& weights, const std::string& module, const std::string& beside_gemma4) {
+  const std::string own = "text_projection:" + module;
+  return weights.has(own + ".weight") ? own : "gemma4:text_embedding_projection." + beside_gemma4;
 }
 
-// Its normalised states are those of LTX-2.3 and LTX-2.5.
-bool by_token(const Weights& weights) { return weights.has(projection_of(weights) + ".bias"); }
+Side clip_side(const Weights& weights) {
+  return {projection_of(weights, "aggregate_embed", "video_aggregate_embed"), "connector:", head_dim};
+}
+
+// That of LTX-2 has no projection of its own and heads as wide as the clip's.
+Side sound_side(const Weights& weights) {
+  const std::string connector = "audio_connector:audio_embeddings_connector.", module = "audio_aggregate_embed";
+  if (!projects_by_token(weights)) return {clip_side(weights).projection, connector, head_dim};
+  return {projection_of(weights, module, module), connector, sound_head_dim};
+}
 
 // x [B, L, d], mask f32 [B, L, 1] -> f32, 0 where nothing is
 Value normalised_by_text(Graph& g, Value x, Value mask) {
@@ -95,9 +105,8 @@ Value side_by_side(Graph& g, const std::vector<Value>& states) {
   return g.reshape(g.concat(columns, -1), {d[0], d[1], d[2] * static_cast<int64_t>(states.size())});
 }
 
-Value projected(Graph& g, std::vector<Value> states, Value mask) {
-  const std::string projection = projection_of(g.weights());
-  const bool tokens = by_token(g.weights());
+Value projected(Graph& g, std::vector<Value> states, Value mask, const std::string& projection) {
+  const bool tokens = projects_by_token(g.weights());
   const int64_t width = g.shape(states[0])[2], made = g.weights().extent(projection + ".weight", 0);
   const double scale = tokens ? std::sqrt(static_cast<double>(made) / static_cast<double>(width)) : 1;
   for (Value& state : states)
@@ -106,31 +115,18 @@ Value projected(Graph& g, std::vector<Value> states, Value mask) {
   return g.linear(side_by_side(g, states), projection);
 }
 
-// x [B, L, D] with rows of its own where mask f32 [B, L, 1] has none.
-Value with_registers(Graph& g, Value x, Value mask) {
-  Value registers = g.param(connector + "learnable_registers");
-  const Dims d = g.shape(x), r = g.shape(registers);
-  if (d[1] % r[0] != 0)
-    throw Failure(LH_E_SETTING, "model.max_sequence_length: expected a multiple of " + std::to_string(r[0]) +
-                                    " (rows of learnable_registers), found " + std::to_string(d[1]));
-  Value again = g.reshape(g.expand(g.reshape(registers, {1, r[0], r[1]}), {d[1] / r[0], r[0], r[1]}), {1, d[1], r[1]});
-  return g.where(g.cast(mask, LH_I32), x, again);
-}
-
-Value connected(Graph& g, Value x) {
-  const Dims d = g.shape(x);
-  Shares shares;
-  for (int64_t i = 0; i < d[1]; ++i) shares.push_back(static_cast<float>(i) / connector_positions);
-  const nn::RopeTables rope = rope_tables(g, {shares}, d[2]);
-  const std::string blocks = connector + "transformer_1d_blocks.";
-  for (int64_t i = 0; i < g.weights().count(blocks, ".attn1.to_q.weight"); ++i) {
-    const std::string block = blocks + std::to_string(i);
-    auto scope = g.scope(block, LH_SCOPE_CHECKPOINT);
-    Value y = g.rms_norm(x, eps);
-    x = g.add(x, attention(g, block + ".attn1", y, y, rope));
-    x = g.add(x, feed_forward(g, block + ".ff", g.rms_norm(x, eps)));
+// The width of a row, 0 where neither projection nor connector is there.
+int64_t check_side(const Weights& w, const Side& side, const Gemma& gemma, int64_t d) {
+  int64_t width = 0;
+  if (w.has(side.projection + ".weight")) {
+    const Dims shape = w.require(side.projection + ".weight", {-1, -1});
+    width = shape[0];
+    const int64_t states = nn::Llm::layers(w, gemma.prefix) + 1;
+    if (d > 0)
+      nn::require_width(side.projection + ".weight", shape[1],
+                        std::to_string(states) + " states of " + gemma.name + " have", d * states);
   }
-  return g.rms_norm(x, eps);
+  return w.first_with_prefix(side.connector).empty() ? width : check_connector(w, side.connector, side.head, width);
 }
 
 }  // namespace
@@ -139,9 +135,10 @@ bool reads_gemma4(const Weights& w) {
   return w.has("patchify_proj.weight") ? without_biases(w) : w.has("gemma4:" + factor);
 }
 
-int64_t check_text(const Weights& w) {
+bool projects_by_token(const Weights& w) { return w.has(clip_side(w).projection + ".bias"); }
+
+TextWidths check_text(const Weights& w, bool sound) {
   const Gemma gemma = gemma_of(w);
-  const int64_t states = nn::Llm::layers(w, gemma.prefix) + 1;
   if (w.has("gemma3:" + factor) && gemma.name == "gemma3")
     throw Failure(LH_E_MODEL, "gemma3:" + factor + ": this is Gemma 4, which reads the prompts of LTX-2.5 alone");
   int64_t d = 0;
@@ -149,36 +146,25 @@ int64_t check_text(const Weights& w) {
     d = nn::check_llm(w, gemma.prefix, gemma.facts);
     if (gemma.name == "gemma4") w.require(gemma.prefix + factor, {1});
   }
-  int64_t width = 0;
-  if (const std::string projection = projection_of(w); w.has(projection + ".weight")) {
-    const Dims shape = w.require(projection + ".weight", {-1, -1});
-    width = shape[0];
-    if (d > 0)
-      nn::require_width(projection + ".weight", shape[1], std::to_string(states) + " states of " + gemma.name + " have",
-                        d * states);
-  }
-  if (w.first_with_prefix(connector).empty()) return width;
-  const int64_t h = w.require(connector + "learnable_registers", {-1, width > 0 ? width : -1})[1];
-  if (h < 1 || h % head_dim != 0)
-    throw Failure(LH_E_MODEL, connector +
-                                  "learnable_registers: expected a multiple of 128 columns (heads of 128), found " +
-                                  std::to_string(h));
-  const std::string blocks = connector + "transformer_1d_blocks.";
-  const int64_t count = w.count(blocks, ".attn1.to_q.weight");
-  for (int64_t i = 0; i < std::max<int64_t>(count, 1); ++i) {
-    require_attention(w, blocks + std::to_string(i) + ".attn1", h, h);
-    require_feed_forward(w, blocks + std::to_string(i) + ".ff", h);
-  }
-  return h;
+  return {check_side(w, clip_side(w), gemma, d), sound ? check_side(w, sound_side(w), gemma, d) : 0};
 }
 
-void build_conditioner(Graph& g, const lora_host::Sizes& sizes) {
+void build_conditioner(Graph& g, const lora_host::Sizes& sizes, bool sound) {
   const Weights w = g.weights();
   const Gemma gemma = gemma_of(w);
+  const Side clip = clip_side(w), audio = sound_side(w);
   w.require_component(gemma.name, (gemma.name + "_path").c_str(), "conditioner");
-  if (!w.has(projection_of(w) + ".weight"))
+  if (!w.has(clip.projection + ".weight"))
     w.require_component("text_projection", "text_projection_path", "conditioner");
   w.require_component("connector", "connector_path", "conditioner");
+  if (sound) {
+    w.require_component("audio_connector", "connector_path", "conditioner");
+    if (!w.has(audio.projection + ".weight"))
+      throw Failure(LH_E_MODEL,
+                    "sound is true, but the projection of Gemma's states has nothing for it: expected "
+                    "audio_aggregate_embed.weight beside the clip's, found none; give a file that has both as "
+                    "model.text_projection_path");
+  }
   const int64_t batch = sizes["batch"], length = sizes[gemma.name + ".length"];
   Value ids = g.input(gemma.name + ".input_ids", {batch, length}, LH_I32);
   Value mask = g.input(gemma.name + ".attention_mask", {batch, length}, LH_I32);
@@ -186,7 +172,11 @@ void build_conditioner(Graph& g, const lora_host::Sizes& sizes) {
   std::vector<Value> states = llm.states(nn::Llm::layers(w, gemma.prefix));
   states.back() = llm.final_norm(states.back());
   Value there = g.reshape(g.cast(mask, LH_F32), {batch, length, 1});
-  g.output("text", connected(g, with_registers(g, projected(g, std::move(states), there), there)));
+  Value x = projected(g, states, there, clip.projection);
+  g.output("text", connected(g, clip.connector, clip.head, x, there));
+  if (!sound) return;
+  if (audio.projection != clip.projection) x = projected(g, states, there, audio.projection);
+  g.output("sound_text", connected(g, audio.connector, audio.head, x, there));
 }
 
 }  // namespace ltx2

@@ -10,7 +10,7 @@ namespace lh::test {
 
 namespace {
 
-constexpr int64_t latent_channels = 128, head = 128;
+constexpr int64_t latent_channels = 128, head = 128, sound_head = 64;
 
 void add_adaln(Shapes& shapes, const std::string& name, int64_t width, int64_t rows) {
   add_linear(shapes, name + ".emb.timestep_embedder.linear_1", width, 256);
@@ -18,10 +18,16 @@ void add_adaln(Shapes& shapes, const std::string& name, int64_t width, int64_t r
   add_linear(shapes, name + ".linear", rows * width, width);
 }
 
-void add_attention(Shapes& shapes, const std::string& name, int64_t width, bool gated) {
-  for (const char* part : {".to_q", ".to_k", ".to_v", ".to_out.0"}) add_linear(shapes, name + part, width, width);
-  for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) shapes[name + norm] = {DType::bf16, {width}};
-  if (gated) add_linear(shapes, name + ".to_gate_logits", width / head, width);
+// Widths of what asks and of what is seen, of all heads together and of one.
+struct Attention {
+  int64_t width, seen, inner, head;
+};
+void add_attention(Shapes& shapes, const std::string& name, const Attention& size, bool gated) {
+  add_linear(shapes, name + ".to_q", size.inner, size.width);
+  for (const char* part : {".to_k", ".to_v"}) add_linear(shapes, name + part, size.inner, size.seen);
+  add_linear(shapes, name + ".to_out.0", size.width, size.inner);
+  for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) shapes[name + norm] = {DType::bf16, {size.inner}};
+  if (gated) add_linear(shapes, name + ".to_gate_logits", size.inner / size.head, size.width);
 }
 
 void add_feed_forward(Shapes& shapes, const std::string& name, int64_t width, bool bias = true) {
@@ -31,36 +37,48 @@ void add_feed_forward(Shapes& shapes, const std::string& name, int64_t width, bo
 
 }  // namespace
 
-// Of what is there for sound a part.
 Shapes Ltx2Dit::shapes() const {
   const int64_t rows = gated ? 9 : 6;
   Shapes out;
-  add_linear(out, "patchify_proj", hidden, latent_channels);
-  add_linear(out, "proj_out", latent_channels, hidden);
-  add_adaln(out, "adaln_single", hidden, rows);
-  out["scale_shift_table"] = {DType::bf16, {2, hidden}};
-  if (gated) {
-    add_adaln(out, "prompt_adaln_single", hidden, 2);
-  } else {
-    add_linear(out, "caption_projection.linear_1", hidden, text);
-    add_linear(out, "caption_projection.linear_2", hidden, hidden);
+  struct Stream {
+    const char* prefix;
+    int64_t width, head;
+    bool bias;
+  };
+  for (const auto& [prefix, width, head_width, bias] :
+       {Stream{"", hidden, head, !marked}, Stream{"audio_", sound, sound_head, true}}) {
+    const std::string p = prefix;
+    add_linear(out, p + "patchify_proj", width, latent_channels);
+    add_linear(out, p + "proj_out", latent_channels, width);
+    add_adaln(out, p + "adaln_single", width, rows);
+    out[p + "scale_shift_table"] = {DType::bf16, {2, width}};
+    if (gated) {
+      add_adaln(out, p + "prompt_adaln_single", width, 2);
+    } else {
+      add_linear(out, p + "caption_projection.linear_1", width, text);
+      add_linear(out, p + "caption_projection.linear_2", width, width);
+    }
+    for (int64_t i = 0; i < blocks; ++i) {
+      const std::string block = fmt::format("transformer_blocks.{}.{}", i, p);
+      for (const char* part : {"attn1", "attn2"})
+        add_attention(out, block + part, {width, width, width, head_width}, gated);
+      add_feed_forward(out, block + "ff", width, bias);
+      out[block + "scale_shift_table"] = {DType::bf16, {rows, width}};
+      if (gated) out[block + "prompt_scale_shift_table"] = {DType::bf16, {2, width}};
+    }
   }
   if (marked) out["keyframes_abs_pos_embedding"] = {DType::bf16, {1, hidden}};
+  add_adaln(out, "av_ca_video_scale_shift_adaln_single", hidden, 4);
+  add_adaln(out, "av_ca_a2v_gate_adaln_single", hidden, 1);
+  add_adaln(out, "av_ca_audio_scale_shift_adaln_single", sound, 4);
+  add_adaln(out, "av_ca_v2a_gate_adaln_single", sound, 1);
   for (int64_t i = 0; i < blocks; ++i) {
     const std::string block = fmt::format("transformer_blocks.{}.", i);
-    for (const char* part : {"attn1", "attn2"}) add_attention(out, block + part, hidden, gated);
-    add_feed_forward(out, block + "ff", hidden, !marked);
-    out[block + "scale_shift_table"] = {DType::bf16, {rows, hidden}};
-    if (gated) out[block + "prompt_scale_shift_table"] = {DType::bf16, {2, hidden}};
-    out[block + "audio_scale_shift_table"] = {DType::bf16, {rows, sound}};
+    add_attention(out, block + "audio_to_video_attn", {hidden, sound, sound, sound_head}, gated);
+    add_attention(out, block + "video_to_audio_attn", {sound, hidden, sound, sound_head}, gated);
     out[block + "scale_shift_table_a2v_ca_video"] = {DType::bf16, {5, hidden}};
-    add_linear(out, block + "audio_attn1.to_q", sound, sound);
-    add_linear(out, block + "audio_to_video_attn.to_q", sound, hidden);
-    add_linear(out, block + "video_to_audio_attn.to_q", sound, sound);
+    out[block + "scale_shift_table_a2v_ca_audio"] = {DType::bf16, {5, sound}};
   }
-  add_linear(out, "audio_patchify_proj", sound, latent_channels);
-  add_linear(out, "av_ca_a2v_gate_adaln_single.linear", hidden, hidden);
-  out["audio_scale_shift_table"] = {DType::bf16, {2, sound}};
   return out;
 }
 
@@ -68,7 +86,7 @@ void add_ltx2_connector(Shapes& shapes, const std::string& prefix, const Ltx2Con
   shapes[prefix + "learnable_registers"] = {DType::bf16, {size.registers, size.width}};
   for (int64_t i = 0; i < size.blocks; ++i) {
     const std::string block = fmt::format("{}transformer_1d_blocks.{}.", prefix, i);
-    add_attention(shapes, block + "attn1", size.width, size.gated);
+    add_attention(shapes, block + "attn1", {size.width, size.width, size.width, size.head}, size.gated);
     add_feed_forward(shapes, block + "ff", size.width);
   }
 }
@@ -207,6 +225,8 @@ Shapes small_file(const Ltx2Dit& size) {
   Shapes shapes;
   for (const auto& [name, desc] : size.shapes()) shapes["model.diffusion_model." + name] = desc;
   add_ltx2_connector(shapes, "model.diffusion_model.video_embeddings_connector.", {1, size.text, 8, size.gated});
+  add_ltx2_connector(shapes, "model.diffusion_model.audio_embeddings_connector.",
+                     {1, size.gated ? size.sound : size.text, 8, size.gated, size.gated ? sound_head : head});
   add_ltx2_vae(shapes, "vae.", small_ltx2_vae);
   return shapes;
 }
@@ -224,7 +244,9 @@ void write_small_ltx2(const std::filesystem::path& path) {
 void write_small_ltx25(const std::filesystem::path& path) {
   constexpr int64_t layers = 6;
   Shapes shapes = small_file(small_ltx25);
-  add_linear(shapes, "text_embedding_projection.video_aggregate_embed", small_ltx25.text, small_width * (layers + 1));
+  for (const auto& [module, width] : {std::pair{"video", small_ltx25.text}, std::pair{"audio", small_ltx25.sound}})
+    add_linear(shapes, fmt::format("text_embedding_projection.{}_aggregate_embed", module), width,
+               small_width * (layers + 1));
   add_gemma4(shapes, "text_encoders.gemma4_12b.transformer.", small_width, layers, 2, 96, small_words);
   write_file(path, filled(shapes));
 }

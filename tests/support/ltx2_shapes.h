@@ -8,19 +8,20 @@ namespace lh::test {
 struct Ltx2Dit {
   int64_t blocks, hidden, text;
   bool gated = false;    // from LTX-2.3 on: gates, modulated text and no projection of it
-  int64_t sound = 2048;  // width of what is there for sound
+  int64_t sound = 2048;  // width of the sound's stream
   bool marked = false;   // LTX-2.5: a first frame that is marked, and feed-forward layers without biases
 
   Shapes shapes() const;
 };
-inline constexpr Ltx2Dit small_ltx2{2, 128, 128, false, 16}, small_ltx23{2, 128, 128, true, 16},
-    small_ltx25{2, 128, 128, true, 16, true}, full_ltx2{48, 4096, 3840}, full_ltx23{48, 4096, 4096, true},
+inline constexpr Ltx2Dit small_ltx2{2, 128, 128, false, 64}, small_ltx23{2, 128, 128, true, 64},
+    small_ltx25{2, 128, 128, true, 64, true}, full_ltx2{48, 4096, 3840}, full_ltx23{48, 4096, 4096, true},
     full_ltx25{48, 4096, 4096, true, 2048, true};
 
-// The connector (learnable_registers, ...) under `prefix`.
+// A connector (learnable_registers, ...) under `prefix`.
 struct Ltx2Connector {
   int64_t blocks, width, registers;
   bool gated = false;
+  int64_t head = 128;
 };
 void add_ltx2_connector(Shapes& shapes, const std::string& prefix, const Ltx2Connector& size);
 

@@ -289,7 +289,7 @@ Described::Described(const std::string& plugin, const Shapes& shapes,
                      const std::map<std::string, std::string>& settings)
     : shapes_(shapes), offered_(model_plugin(plugin)), model_(offered_, shapes_, nullptr, settings) {}
 
-Recipe Described::recipe() const { return Recipe::parse(model_.recipe(), offered_.descriptor->id); }
+Recipe Described::recipe() const { return Recipe::parse(recipe_text(), offered_.descriptor->id); }
 
 Graph Described::denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers) const {
   return build("denoiser", sizes, skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});

@@ -67,6 +67,7 @@ class Described {
   Described(const std::string& plugin, const Shapes& shapes, const std::string& variant = "");
   Described(const std::string& plugin, const Shapes& shapes, const std::map<std::string, std::string>& settings);
   int32_t confidence() const { return probe(offered_, shapes_, nullptr).confidence; }
+  std::string recipe_text() const { return model_.recipe(); }
   Recipe recipe() const;
   Graph denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers = {}) const;
   Graph build(const std::string& role, const Sizes& sizes, const SizeLists& lists = {}) const;
