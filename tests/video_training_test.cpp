@@ -1,6 +1,8 @@
 // Training a model of videos by the command: clips from video files, samples that move.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "config/load.h"
 #include "data/cut_reader.h"
 #include "data/dataset.h"
@@ -9,6 +11,7 @@
 #include "encode/read_ahead.h"
 #include "support/image_files.h"
 #include "support/log.h"
+#include "support/ltx2_shapes.h"
 #include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
@@ -232,18 +235,19 @@ class VideoTraining : public testing::Test {
 name: clips
 training_folder: "{}"
 device: cpu
-model: {{name_or_path: "{}", tokenizer_path: "{}/share/tokenizers/t5"{}}}
+model: {{name_or_path: "{}", tokenizer_path: "{}/{}"{}}}
 network: {{type: lora, linear: 4, linear_alpha: 4}}
 datasets:
   - folder_path: "{}"
-    num_frames: 5
+    num_frames: {}
     resolution: [32]
     flip_x: true
 {}train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
-sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
+sample: {{prompts: [a film], {}, width: 32, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
 )",
-                    (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(), more_of_model_,
-                    (dir_ / "films").string(), more_of_datasets_, steps, more_of_sample_));
+                    (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(), tokenizer_,
+                    more_of_model_, (dir_ / "films").string(), frames_, more_of_datasets_, steps, sample_clip_,
+                    more_of_sample_));
   }
   HostResult train(const std::string& folder, int64_t steps, const std::vector<std::string>& more = {}) const {
     write_job(folder, steps);
@@ -252,6 +256,8 @@ sample: {{prompts: [a film], num_frames: 6, fps: 10, width: 32, height: 64, samp
     return run_host(arguments);
   }
   TempDir dir_;
+  int64_t frames_ = 5;
+  std::string tokenizer_ = "share/tokenizers/t5", sample_clip_ = "num_frames: 6, fps: 10";
   std::string more_of_model_, more_of_datasets_, more_of_sample_;
 };
 
@@ -398,6 +404,106 @@ TEST_F(VideoTraining, ModelsOfTextAreNotShownFirstFrames) {
   more_of_datasets_ = "    do_i2v: true\n";
   EXPECT_THAT(train("whole", 4, {"--dry-run"}).output,
               HasSubstr("datasets[].do_i2v: true has no effect: model family 'wan', wan2.1, is never shown"));
+}
+
+TEST_F(VideoTraining, ModelsWithoutSoundSaySo) {
+  SKIP_WITHOUT_VIDEOS();
+  more_of_datasets_ = "    do_audio: true\n";
+  EXPECT_THAT(train("whole", 4, {"--dry-run"}).output,
+              HasSubstr("datasets[].do_audio: true has no effect: model family 'wan', wan2.1, makes no sound"));
+}
+
+// ---- with sound
+
+class SoundTraining : public VideoTraining {
+ protected:
+  SoundTraining() {
+    write_small_ltx2(dir_ / "wan.safetensors");
+    fs::remove(dir_ / "films/a.avi");
+    put_film(440);
+    frames_ = 9;
+    tokenizer_ = "tests/data/gemma_small";
+    sample_clip_ = "num_frames: 9, fps: 24";
+    more_of_model_ = ", max_sequence_length: 32";
+    more_of_datasets_ = "    do_audio: true\n";
+  }
+  // With a tone of so many waves a second.
+  void put_film(double hz) const {
+    Sound sound{.rate = 24000};
+    for (int64_t i = 0; i < 17'000; ++i)
+      sound.samples.insert(sound.samples.end(), 2, 0.5f * static_cast<float>(std::sin(i * hz * 2.6e-4)));
+    write_sample(dir_ / "films/a.mp4", {.frames = film(17), .fps = 24, .sound = sound});
+  }
+};
+
+// Of two videos one has a sound track; batches of clips with and without sound take turns.
+TEST_F(SoundTraining, LearnsBothAndResumesToTheSameBytes) {
+  SKIP_WITHOUT_VIDEOS();
+  const std::string plan = train("whole", 4, {"--dry-run"}).output;
+  EXPECT_THAT(plan, AllOf(HasSubstr("bucket   9 frames of 32 x 32: 2 per epoch"),
+                          HasSubstr("bucket   9 frames of 32 x 32 with sound: 2 per epoch"),
+                          HasSubstr("sound    of 2 samples; 2 clips are of videos without a track")));
+  expect_trained(train("whole", 4));
+  expect_trained(train("parts", 2));
+  expect_trained(train("parts", 4, {"--resume"}));
+  const fs::path trained = dir_ / "whole/clips/clips.safetensors", sample = "clips/samples/000000004_0.mp4";
+  EXPECT_EQ(get(dir_ / "parts/clips/clips.safetensors"), get(trained));
+  EXPECT_EQ(get(dir_ / "parts" / sample), get(dir_ / "whole" / sample));
+  const VideoInfo made = video_info(dir_ / "whole" / sample);
+  EXPECT_EQ(made.frames, 9);
+  EXPECT_TRUE(made.sound);
+  EXPECT_THAT(made.comment, HasSubstr("a film"));
+  EXPECT_TRUE(fs::exists(dir_ / "whole/clips/before_after.png"));
+  const HostResult verified =
+      run_host({"verify", trained.string(), "--model", (dir_ / "wan.safetensors").string()});
+  EXPECT_EQ(verified.code, 0) << verified.output;
+}
+
+TEST_F(SoundTraining, WhatIsHeardCounts) {
+  SKIP_WITHOUT_VIDEOS();
+  const auto after = [&](const char* folder) {
+    expect_trained(train(folder, 4));
+    return get(dir_ / folder / "clips/clips.safetensors");
+  };
+  const std::string first = after("first");
+  put_film(880);
+  EXPECT_NE(after("other_tone"), first);
+  more_of_datasets_ = "    do_audio: true\n    audio_normalize: true\n";
+  EXPECT_NE(after("louder"), first);
+}
+
+// A sample's sound depends on the adapter, and that is asked for without a dataset, too.
+TEST_F(SoundTraining, SamplesHaveSound) {
+  SKIP_WITHOUT_VIDEOS();
+  write_job("clip", 1);
+  const auto sample = [&](const std::string& out) {
+    return run_host({"sample", "--config", (dir_ / "job.yaml").string(), "--out", (dir_ / out).string()});
+  };
+  const HostResult made = sample("clip.mp4");
+  ASSERT_EQ(made.code, 0) << made.output;
+  EXPECT_TRUE(video_info(dir_ / "clip.mp4").sound);
+  const HostResult shown = run_host({"inspect", (dir_ / "clip.mp4").string()});
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("9 frames of 32 x 64 pixels, 24 a second, with sound"),
+                                  HasSubstr("a film")));
+  const HostResult refused = sample("clip.webp");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("clips with sound are written as MP4. Give a name that ends in .mp4"));
+}
+
+TEST_F(SoundTraining, RefusesWhatIsHeldAgainstTheClipAlone) {
+  SKIP_WITHOUT_VIDEOS();
+  write_job("whole", 4);
+  put(dir_ / "job.yaml", get(dir_ / "job.yaml") + "slider: {positive_prompt: loud, target_class: a film}\n");
+  const HostResult refused = run_host({"train", "--config", (dir_ / "job.yaml").string()});
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("datasets[].do_audio: true: slider is held against"));
+}
+
+TEST_F(SoundTraining, IsTimed) {
+  const HostResult timed =
+      run_host({"bench", "--model", (dir_ / "wan.safetensors").string(), "--device", "cpu", "--num-frames", "9",
+                "--resolution", "32", "--text-length", "32", "--sound", "true", "--repeat", "2"});
+  EXPECT_EQ(timed.code, 0) << timed.output;
 }
 
 TEST_F(VideoTraining, ChecksVideos) {

@@ -228,6 +228,8 @@ Shapes small_file(const Ltx2Dit& size) {
   add_ltx2_connector(shapes, "model.diffusion_model.audio_embeddings_connector.",
                      {1, size.gated ? size.sound : size.text, 8, size.gated, size.gated ? sound_head : head});
   add_ltx2_vae(shapes, "vae.", small_ltx2_vae);
+  add_ltx2_sound_vae(shapes, "audio_vae.", small_ltx2_sound);
+  add_ltx2_vocoder(shapes, "vocoder.", size.gated ? small_ltx23_voice : small_ltx2_voice);
   return shapes;
 }
 
