@@ -221,6 +221,31 @@ TEST(Ltx2Sound, LayoutsOpenAsTheSameModel) {
         plugin, layout, [](const fs::path& p) { return separate_sound(p, small_ltx23_voice); }, sound_roles);
 }
 
+// In the file of the model, too, where nothing of it is in the way of who wants none.
+TEST(Ltx2Sound, IsFoundBesideTheModel) {
+  for (const Ltx2Voice& size : {small_ltx2_voice, small_ltx23_voice})
+    for (const std::string denoiser : {"model.diffusion_model.", ""}) {
+      const TempDir dir;
+      std::vector<Given> all;
+      for (const auto& [prefix, tensors] : {std::pair{denoiser, components().at("denoiser")},
+                                            {std::string("vae."), components().at("vae")},
+                                            {std::string("audio_vae."), sound_vae()},
+                                            {std::string("vocoder."), vocoder(size)}})
+        for (const Given& t : tensors) all.push_back({prefix + t.name, t.tensor});
+      write_file(dir / "all.safetensors", all);
+      ModelConfig config = single(dir / "all.safetensors");
+      const Sizes clip = {{"batch", 1}, {"time", 3}, {"height", 4}, {"width", 6}, {"text_length", 16}};
+      EXPECT_NO_THROW(Model(built_plugins(), config, "").build("denoiser", clip, DType::f32));
+      config.given["sound"] = {"true"};
+      const Model model(built_plugins(), config, "");
+      for (const auto& [role, sizes] : sound_roles) EXPECT_NO_THROW(model.build(role, sizes, DType::f32)) << role;
+      std::set<std::string> names;
+      for (const auto& [name, desc] : model.checkpoint().weights())
+        if (name.starts_with("vocoder:")) names.insert(name);
+      EXPECT_EQ(names.size(), vocoder(size).size() - (size.second > 0 ? 1 : 0));  // but for inverse_basis
+    }
+}
+
 // 640 samples are a row; of the first row the spectrogram has one frame, of each other one four.
 TEST(Ltx2Sound, LengthsFollowFromRows) {
   for (const auto& [size, samples_of_frame] : {std::pair{small_ltx2_voice, 240}, {small_ltx23_voice, 480}}) {

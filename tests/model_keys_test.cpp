@@ -120,6 +120,18 @@ TEST(ModelKeys, NamesOfAiToolkitChooseThePluginAndItsSettings) {
   EXPECT_EQ(named.plugin, "mine");
 }
 
+// A file of ai-toolkit's that the plugin names, and has no key for, is read past.
+TEST(ModelKeys, FilesOfAiToolkitMayBeForNothingHere) {
+  std::vector<PluginKeys> plugins = both();
+  plugins[0].arch = {{"tiny", {}}};
+  plugins[0].model_kwargs["other_path"] = {.is_file = true};
+  const Config config =
+      parse_config("model: {name_or_path: m, arch: tiny, model_kwargs: {other_path: a}}\ndatasets: [{folder_path: d}]\n",
+                   "c.yaml", {.plugins = &plugins});
+  EXPECT_EQ(config.model.name_or_path, "m");
+  EXPECT_THAT(config.model.given, testing::IsEmpty());
+}
+
 TEST(ModelKeys, ValuesAreSortedAndSpelled) {
   ::setenv("HOME", "/home/someone", 1);
   const std::map<std::string, GivenValue> given = {{"vae_path", {"~/v"}}, {"variant", {"large"}}, {"strength", {"+1"}},

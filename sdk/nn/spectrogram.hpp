@@ -1,5 +1,5 @@
-// Log-mel spectrograms of sound, in float32: what a voice is made of, the logarithm of how strong each band of
-// frequencies is at each moment. Bands are as wide as an ear tells them apart (the mel scale).
+// Log-mel spectrograms of sound, in float32: the logarithm of how strong each band of frequencies is at each moment.
+// Bands are as wide as an ear tells them apart (the mel scale).
 //
 //   m_f(t) = |sum over n of window(n) x(hop t + n) e^(-2 pi i f n / N)|;  log(max(sum over f of band_b(f) m_f(t),
 //   1e-5))
