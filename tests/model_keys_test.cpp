@@ -125,9 +125,9 @@ TEST(ModelKeys, FilesOfAiToolkitMayBeForNothingHere) {
   std::vector<PluginKeys> plugins = both();
   plugins[0].arch = {{"tiny", {}}};
   plugins[0].model_kwargs["other_path"] = {.is_file = true};
-  const Config config =
-      parse_config("model: {name_or_path: m, arch: tiny, model_kwargs: {other_path: a}}\ndatasets: [{folder_path: d}]\n",
-                   "c.yaml", {.plugins = &plugins});
+  const Config config = parse_config(
+      "model: {name_or_path: m, arch: tiny, model_kwargs: {other_path: a}}\ndatasets: [{folder_path: d}]\n", "c.yaml",
+      {.plugins = &plugins});
   EXPECT_EQ(config.model.name_or_path, "m");
   EXPECT_THAT(config.model.given, testing::IsEmpty());
 }
