@@ -10,6 +10,8 @@
 
 #include "compile/adapter_selection.h"
 #include "encode/prompt_tokens.h"
+#include "graph/print.h"
+#include "io/lora_names.h"
 #include "passes/adapt.h"
 #include "support/layouts.h"
 #include "support/ltx2_shapes.h"
@@ -575,6 +577,18 @@ const WrongModel relatives[] = {
      "this is LTX-Video, which has no sound and whose text comes from T5"},
 };
 
+// Gates and modulated text are those of LTX-2.3 and LTX-2.5.
+TEST(Ltx2, FilesOfTheVideoAloneOpen) {
+  for (const Ltx2Dit& size : {small_ltx23, small_ltx25}) {
+    Shapes shapes = size.shapes();
+    std::erase_if(shapes, [](const auto& item) {
+      const std::string& name = item.first;
+      return name.find("audio") != name.npos || name.find("a2v") != name.npos || name.starts_with("av_ca");
+    });
+    EXPECT_EQ(Described(plugin, shapes).confidence(), 100);
+  }
+}
+
 TEST(Ltx2, RelativesAreRefusedByName) { expect_files_refused({plugin}, small_ltx2.shapes(), relatives); }
 
 // ---- what the user says
@@ -703,10 +717,9 @@ TEST(Ltx2Sound, RecipesSayHowSoundIsRead) {
     EXPECT_THAT(text(later, {{"sound", "true"}, {"variant", "distilled"}, {"frame_rate", "25"}}),
                 HasSubstr("  output_rate: 48000\n  frame_rate: 25\n"));
   EXPECT_THAT(text(small_ltx2, sound_setting), HasSubstr("sound_text: {source: conditioner.sound_text}"));
-  for (const char* off : {"", "false"})
-    EXPECT_THAT(text(small_ltx2,
-                     *off ? std::map<std::string, std::string>{{"sound", off}} : std::map<std::string, std::string>{}),
-                testing::Not(HasSubstr("sound")));
+  for (const std::map<std::string, std::string>& off : {std::map<std::string, std::string>{}, {{"sound", "false"}}})
+    for (const char* line : {"\nsound:", "sound_text", "audio_"})
+      EXPECT_THAT(text(small_ltx2, off), testing::Not(HasSubstr(line)));
 }
 
 TEST(Ltx2Sound, EveryLayoutHasIt) {
@@ -754,6 +767,33 @@ TEST(Ltx2Sound, WhatIsMissingIsNamed) {
             }),
       HasSubstr("audio_caption_projection.linear_1.weight takes 128 columns, but audio_connector gives 256: the "
                 "files do not belong together"));
+}
+
+// What the converters of diffusers and ai-toolkit turn into each other; the blocks' linears have one name.
+TEST(Ltx2Sound, LoraNamesOfBothKinds) {
+  const LoraNameTable names(spec_of(plugin), small_ltx23.shapes());
+  for (const auto& [native, diffusers] : std::map<std::string, std::string>{
+           {"audio_patchify_proj", "audio_proj_in"},
+           {"audio_proj_out", "audio_proj_out"},
+           {"audio_adaln_single.linear", "audio_time_embed.linear"},
+           {"audio_prompt_adaln_single.linear", "audio_prompt_adaln.linear"},
+           {"av_ca_video_scale_shift_adaln_single.linear", "av_cross_attn_video_scale_shift.linear"},
+           {"av_ca_a2v_gate_adaln_single.linear", "av_cross_attn_video_a2v_gate.linear"},
+           {"av_ca_audio_scale_shift_adaln_single.linear", "av_cross_attn_audio_scale_shift.linear"},
+           {"av_ca_v2a_gate_adaln_single.linear", "av_cross_attn_audio_v2a_gate.linear"},
+           {"transformer_blocks.1.audio_attn2.to_out.0", "transformer_blocks.1.audio_attn2.to_out.0"},
+           {"transformer_blocks.0.audio_ff.net.0.proj", "transformer_blocks.0.audio_ff.net.0.proj"},
+           {"transformer_blocks.0.audio_to_video_attn.to_q", "transformer_blocks.0.audio_to_video_attn.to_q"},
+           {"transformer_blocks.0.video_to_audio_attn.to_k", "transformer_blocks.0.video_to_audio_attn.to_k"}}) {
+    std::string kohya = "lora_unet_" + native;
+    std::ranges::replace(kohya, '.', '_');
+    for (const std::string& name : {"diffusion_model." + native, "transformer." + diffusers, kohya}) {
+      const LoraPlace* place = names.find(name);
+      ASSERT_NE(place, nullptr) << name;
+      EXPECT_EQ(place->module, native) << name;
+      EXPECT_EQ(place->diffusers, diffusers) << name;
+    }
+  }
 }
 
 // Of the clip's text alone, as such a file is published.

@@ -71,17 +71,15 @@ class Ltx2 : public nn::Ltx2LatentModel {
     if (given > 0) nn::require_width((caption ? "" : "transformer_blocks.0.") + prefix + asks, takes, givers, given);
   }
 
-  // From LTX-2.3 on the vocoder widens the band.
+  // The vocoder of LTX-2.3 and LTX-2.5 widens the band.
   std::string composed_recipe(const Weights& weights) const {
+    using namespace ltx2_text;
     const bool distilled = weights.setting("variant").value_or("dev") == "distilled";
-    std::string text = reads_gemma4(weights)
-                           ? distilled ? ltx2_text::recipe_25_distilled_yaml : ltx2_text::recipe_25_dev_yaml
-                       : distilled ? ltx2_text::recipe_distilled_yaml
-                                   : ltx2_text::recipe_dev_yaml;
-    if (!sound_) return text + ltx2_text::clip_yaml;
+    const std::string text = reads_gemma4(weights) ? (distilled ? recipe_25_distilled_yaml : recipe_25_dev_yaml)
+                                                   : (distilled ? recipe_distilled_yaml : recipe_dev_yaml);
+    if (!sound_) return text + clip_yaml;
     const bool wide = dims_ ? dims_->prompt_adaln : projects_by_token(weights);
-    return text + ltx2_text::sound_yaml + "  output_rate: " + (wide ? "48000" : "24000") +
-           "\n  frame_rate: " + frame_rate_ + "\n";
+    return text + sound_yaml + "  output_rate: " + (wide ? "48000" : "24000") + "\n  frame_rate: " + frame_rate_ + "\n";
   }
 
   std::optional<Dimensions> dims_;
