@@ -24,7 +24,7 @@ lora_host::Value modulated(lora_host::Graph& g, lora_host::Value x, lora_host::V
 
 struct Stream {
   std::string prefix;  // of its modules: "" or "audio_"
-  int64_t head;        // width of one
+  int64_t head;        // width of a head
   TimeRows time;
   lora_host::Value text, prompt;  // rows of text, [B, L, h], and what modulates them, [B, 2, h], from 2.3 on
   lora_host::nn::RopeTables rope = {};
