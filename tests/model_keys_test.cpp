@@ -42,6 +42,12 @@ std::vector<PluginKeys> both() {
   return {keys_of(tiny), keys_of(head + "  t5: {marker: e, config: t5_path, help: T5.}\n", "other")};
 }
 
+ModelConfig config_with(std::map<std::string, GivenValue> given) {
+  ModelConfig config;
+  config.given = std::move(given);
+  return config;
+}
+
 TEST(ModelKeys, ComeFromTheCheckpointYaml) {
   std::vector<std::string> lines;
   for (const ModelKey& key : keys_of(tiny).keys) lines.push_back(key.name + ": " + key.value_name() + ". " + key.help);
@@ -132,11 +138,23 @@ TEST(ModelKeys, FilesOfAiToolkitMayBeForNothingHere) {
   EXPECT_THAT(config.model.given, testing::IsEmpty());
 }
 
+// A dataset that is trained with its sound asks for that where the plugin has it, unless the user says otherwise.
+TEST(ModelKeys, SoundOfADatasetIsASetting) {
+  std::vector<PluginKeys> plugins = both();
+  ModelConfig config;
+  config.with_sound = true;
+  EXPECT_THAT(read_given(config, "tiny", plugins).settings, testing::IsEmpty());
+  plugins[0].keys.push_back({.name = "sound", .help = "With sound.", .kind = ModelKey::Kind::flag});
+  EXPECT_THAT(read_given(config, "tiny", plugins).settings, ElementsAre(Pair("sound", "true")));
+  config.given["sound"] = {"false"};
+  EXPECT_THAT(read_given(config, "tiny", plugins).settings, ElementsAre(Pair("sound", "false")));
+}
+
 TEST(ModelKeys, ValuesAreSortedAndSpelled) {
   ::setenv("HOME", "/home/someone", 1);
   const std::map<std::string, GivenValue> given = {{"vae_path", {"~/v"}}, {"variant", {"large"}}, {"strength", {"+1"}},
                                                    {"causal", {"Yes"}},   {"note", {""}},         {"text_path", {""}}};
-  const ModelValues values = read_given(given, "tiny", both());
+  const ModelValues values = read_given(config_with(given), "tiny", both());
   EXPECT_THAT(values.files, ElementsAre(Pair("vae_path", "/home/someone/v")));
   EXPECT_THAT(values.settings, ElementsAre(Pair("causal", "true"), Pair("strength", "1"), Pair("variant", "large")));
 }
@@ -148,7 +166,7 @@ TEST(ModelKeys, MistakesOfAUserComeAtOnceWithTheirPlaces) {
       "c.yaml");
   std::map<std::string, GivenValue> given = config.model.given;
   given["wordy"] = {.text = "x", .source = "--wordy"};
-  EXPECT_EQ(error_of([&] { read_given(given, "tiny", both()); }),
+  EXPECT_EQ(error_of([&] { read_given(config_with(given), "tiny", both()); }),
             "--wordy: model.wordy: unknown key. Plugin tiny has vae_path, text_path, words_path, variant, strength, "
             "causal, note\n"
             "c.yaml:3:3: model.vae_pth: unknown key. Did you mean model.vae_path?\n"
@@ -185,7 +203,7 @@ TEST(ModelKeys, UnknownOnesAreFoundWithTheOtherMistakesOfAFile) {
 TEST(ModelKeys, ExtrasAreOfEveryPlugin) {
   const Config config =
       parse_config("model: {name_or_path: m, extras_name_or_path: extras}\ndatasets: [{folder_path: d}]\n", "c.yaml");
-  EXPECT_THAT(read_given(config.model.given, "tiny", both()).files, ElementsAre(Pair("extras_name_or_path", "extras")));
+  EXPECT_THAT(read_given(config.model, "tiny", both()).files, ElementsAre(Pair("extras_name_or_path", "extras")));
   EXPECT_THAT(to_yaml(config), HasSubstr("extras_name_or_path: \"extras\""));
 }
 
@@ -211,7 +229,7 @@ TEST(ModelKeys, VariantsOfShippedModels) {
                                                       {"sdxl", "must be epsilon, v_pred, v_pred_ztsnr, found huge"}};
   for (const auto& [plugin, text] : rows)
     EXPECT_THAT(error_of([&] {
-                  read_given({{"variant", {"huge"}}}, plugin, plugins);
+                  read_given(config_with({{"variant", {"huge"}}}), plugin, plugins);
                 }),
                 StartsWith(std::string("model.variant: ") + text));
 }

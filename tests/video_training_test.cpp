@@ -441,7 +441,7 @@ TEST_F(SoundTraining, LearnsBothAndResumesToTheSameBytes) {
   SKIP_WITHOUT_VIDEOS();
   const std::string plan = train("whole", 4, {"--dry-run"}).output;
   EXPECT_THAT(plan, AllOf(HasSubstr("bucket   9 frames of 32 x 32: 2 per epoch"),
-                          HasSubstr("bucket   9 frames of 32 x 32 with sound: 2 per epoch"),
+                          HasSubstr("bucket   9 frames with sound of 32 x 32: 2 per epoch"),
                           HasSubstr("sound    of 2 samples; 2 clips are of videos without a track")));
   expect_trained(train("whole", 4));
   expect_trained(train("parts", 2));

@@ -19,7 +19,7 @@ int64_t floor_to(double v, int64_t step) {
 std::string text_of(const Bucket& bucket) {
   const std::string size = fmt::format("{} x {}", bucket.width, bucket.height);
   if (bucket.frames == 1) return size;
-  return fmt::format("{} frames of {}{}", bucket.frames, size, bucket.sound > 0 ? " with sound" : "");
+  return fmt::format("{} frames{} of {}", bucket.frames, bucket.sound > 0 ? " with sound" : "", size);
 }
 
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets) {

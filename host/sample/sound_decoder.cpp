@@ -1,8 +1,6 @@
 #include "sample/sound_decoder.h"
 
 #include "core/error.h"
-#include "run/program.h"
-#include "run/weights.h"
 
 namespace lh {
 

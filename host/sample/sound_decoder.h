@@ -5,6 +5,8 @@
 
 #include "data/sound.h"
 #include "encode/sound_encoding.h"
+#include "run/program.h"
+#include "run/weights.h"
 
 namespace lh {
 

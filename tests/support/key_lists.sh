@@ -188,28 +188,41 @@ gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS [HEAD]: with
   print_keys
 }
 
-# The published file of LTX-2, of which what is there for sound is left out but for what tells it.
+# The published file of LTX-2.
 ltx2_keys() { # ltx2_keys BLOCKS HIDDEN TEXT STATES: with text of as many states of Gemma 3
-  local h=$2 list= at block part name i level
+  local h=$2 sound=$(($2 / 2)) list= at block part name i level of width
   at=model.diffusion_model.
-  ltx2_attention() { # ltx2_attention MODULE WIDTH
-    for part in to_q to_k to_v to_out.0; do linear $1.$part $2 $2; done
-    for part in q_norm k_norm; do tensor $1.$part.weight $2; done
+  ltx2_attention() { # ltx2_attention MODULE WIDTH SEEN INNER
+    linear $1.to_q $4 $2; linear $1.to_k $4 $3; linear $1.to_v $4 $3; linear $1.to_out.0 $2 $4
+    for part in q_norm k_norm; do tensor $1.$part.weight $4; done
   }
   ltx2_feed_forward() { linear $1.net.0.proj $((4 * $2)) $2; linear $1.net.2 $2 $((4 * $2)); }
+  ltx2_adaln() { # ltx2_adaln MODULE WIDTH ROWS
+    linear $1.emb.timestep_embedder.linear_1 $2 256; linear $1.emb.timestep_embedder.linear_2 $2 $2
+    linear $1.linear $(($3 * $2)) $2
+  }
   ltx2_conv() { tensor "$1.conv.weight" "$2, $3, 3, 3, 3"; tensor "$1.conv.bias" $2; }
-  linear ${at}patchify_proj $h 128; linear ${at}proj_out 128 $h; tensor ${at}scale_shift_table "2, $h"
-  tensor ${at}audio_scale_shift_table "2, $((h / 2))"
-  linear ${at}adaln_single.emb.timestep_embedder.linear_1 $h 256
-  linear ${at}adaln_single.emb.timestep_embedder.linear_2 $h $h; linear ${at}adaln_single.linear $((6 * h)) $h
-  linear ${at}caption_projection.linear_1 $h $3; linear ${at}caption_projection.linear_2 $h $h
-  for block in $(seq -f ${at}transformer_blocks.%g 0 $(($1 - 1))); do
-    ltx2_attention $block.attn1 $h; ltx2_attention $block.attn2 $h; ltx2_feed_forward $block.ff $h
-    tensor $block.scale_shift_table "6, $h"
+  for of in "" audio_; do
+    width=$h; [ -z "$of" ] || width=$sound
+    linear $at${of}patchify_proj $width 128; linear $at${of}proj_out 128 $width; tensor $at${of}scale_shift_table "2, $width"
+    ltx2_adaln $at${of}adaln_single $width 6
+    linear $at${of}caption_projection.linear_1 $width $3; linear $at${of}caption_projection.linear_2 $width $width
+    for block in $(seq -f ${at}transformer_blocks.%g.$of 0 $(($1 - 1))); do
+      for name in attn1 attn2; do ltx2_attention $block$name $width $width $width; done
+      ltx2_feed_forward ${block}ff $width; tensor ${block}scale_shift_table "6, $width"
+    done
   done
-  at=${at}video_embeddings_connector.
-  tensor ${at}learnable_registers "128, $3"
-  for block in ${at}transformer_1d_blocks.{0,1}; do ltx2_attention $block.attn1 $3; ltx2_feed_forward $block.ff $3; done
+  ltx2_adaln ${at}av_ca_video_scale_shift_adaln_single $h 4; ltx2_adaln ${at}av_ca_a2v_gate_adaln_single $h 1
+  ltx2_adaln ${at}av_ca_audio_scale_shift_adaln_single $sound 4; ltx2_adaln ${at}av_ca_v2a_gate_adaln_single $sound 1
+  for block in $(seq -f ${at}transformer_blocks.%g 0 $(($1 - 1))); do
+    ltx2_attention $block.audio_to_video_attn $h $sound $sound; ltx2_attention $block.video_to_audio_attn $sound $h $sound
+    tensor $block.scale_shift_table_a2v_ca_video "5, $h"; tensor $block.scale_shift_table_a2v_ca_audio "5, $sound"
+  done
+  for of in video audio; do
+    at=model.diffusion_model.${of}_embeddings_connector.
+    tensor ${at}learnable_registers "128, $3"
+    for block in ${at}transformer_1d_blocks.{0,1}; do ltx2_attention $block.attn1 $3 $3 $3; ltx2_feed_forward $block.ff $3; done
+  done
   linear text_embedding_projection.aggregate_embed $3 $(($3 * $4)) no
   local -a down=(128 256 512 1024 2048) blocks=(4 6 6 2 2) made=(64 256 128 256) up=(1024 512 256 128)
   ltx2_conv vae.encoder.conv_in 128 48; ltx2_conv vae.encoder.conv_out 129 2048
@@ -226,8 +239,48 @@ ltx2_keys() { # ltx2_keys BLOCKS HIDDEN TEXT STATES: with text of as many states
     done; done
     [ $level = 3 ] || ltx2_conv vae.decoder.up_blocks.$((2 * level + 1)).conv $((8 * up[level + 1])) ${up[level]}
   done
-  for name in mean-of-means std-of-means; do tensor vae.per_channel_statistics.$name 128; done
+  for name in mean-of-means std-of-means; do
+    tensor vae.per_channel_statistics.$name 128; tensor audio_vae.per_channel_statistics.$name 128
+  done
+  ltx2_sound_vae_keys; ltx2_vocoder_keys 1024 16 15 8 4 4
   print_keys
+}
+ltx2_sound_vae_keys() { # the autoencoder of sound, into the caller's list
+  local side level b width out
+  ltx2_conv2() { tensor "$1.weight" "$2, $3, ${4:-3}, ${4:-3}"; tensor "$1.bias" $2; }
+  ltx2_res() { # ltx2_res BLOCK OUT IN
+    ltx2_conv2 $1.conv1.conv $2 $3; ltx2_conv2 $1.conv2.conv $2 $2
+    [ $2 = $3 ] || ltx2_conv2 $1.nin_shortcut.conv $2 $3 1
+  }
+  for side in encoder decoder; do
+    width=128; [ $side = encoder ] || width=512
+    if [ $side = encoder ]; then ltx2_conv2 audio_vae.$side.conv_in.conv $width 2; else ltx2_conv2 audio_vae.$side.conv_in.conv $width 8; fi
+    for level in 0 1 2; do
+      local blocks="0 1" parts=down last=2
+      [ $side = encoder ] || { level=$((2 - level)) blocks="0 1 2" parts=up last=0; }
+      out=$((128 << level))
+      for b in $blocks; do ltx2_res audio_vae.$side.$parts.$level.block.$b $out $width; width=$out; done
+      [ $level = $last ] || case $side in
+        encoder) ltx2_conv2 audio_vae.$side.down.$level.downsample.conv $width $width ;;
+        decoder) ltx2_conv2 audio_vae.$side.up.$level.upsample.conv.conv $width $width ;;
+      esac
+    done
+    for b in 1 2; do ltx2_res audio_vae.$side.mid.block_$b 512 512; done
+    if [ $side = encoder ]; then ltx2_conv2 audio_vae.$side.conv_out.conv 16 $width; else ltx2_conv2 audio_vae.$side.conv_out.conv 2 $width; fi
+  done
+}
+ltx2_vocoder_keys() { # ltx2_vocoder_keys CHANNELS KERNEL...: into the caller's list
+  local width=$1 level=0 kind turn i kernel
+  ltx2_conv1() { tensor "$1.weight" "$2, $3, $4"; tensor "$1.bias" $5; }
+  ltx2_conv1 vocoder.conv_pre $width 128 7 $width
+  for kernel in "${@:2}"; do
+    ltx2_conv1 vocoder.ups.$level $width $((width / 2)) $kernel $((width / 2)); width=$((width / 2))
+    for kind in 0 1 2; do for turn in 1 2; do for i in 0 1 2; do
+      ltx2_conv1 vocoder.resblocks.$((3 * level + kind)).convs$turn.$i $width $width $((4 * kind + 3)) $width
+    done; done; done
+    level=$((level + 1))
+  done
+  ltx2_conv1 vocoder.conv_post 2 $width 7 2
 }
 
 # The transformer of ERNIE-Image.
