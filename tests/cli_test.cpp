@@ -215,7 +215,7 @@ TEST_F(Cli, FilesAndSettingsOfPlugins) {
   EXPECT_EQ(options.config.model.given.at("variant").text, "v_pred");
   const std::string help = parse({"train", "--help"}).text,
                     of_sdxl = parse({"train", "--model", "sdxl", "--help"}).text;
-  for (const char* line : {"Files and settings of models: --byt5, --clip, --clip-g, ",
+  for (const char* line : {"Files and settings of models: --audio-vae, --byt5, --clip, --clip-g, ",
                            "with one of anima, auraflow, chroma, ernie_image, flux, "})
     EXPECT_THAT(help, HasSubstr(line));
   EXPECT_THAT(help, Not(HasSubstr("Second CLIP text")));
