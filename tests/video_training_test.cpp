@@ -230,8 +230,7 @@ class VideoTraining : public testing::Test {
     more_of_sample_ = fmt::format(", images: {{control: \"{}\"}}", (dir_ / "start.png").string());
   }
   void write_job(const std::string& folder, int64_t steps) const {
-    put(dir_ / "job.yaml",
-        fmt::format(R"(
+    put(dir_ / "job.yaml", fmt::format(R"(
 name: clips
 training_folder: "{}"
 device: cpu
@@ -240,14 +239,14 @@ network: {{type: lora, linear: 4, linear_alpha: 4}}
 datasets:
   - folder_path: "{}"
     num_frames: {}
-    resolution: [32]
+    resolution: [{}]
     flip_x: true
 {}train: {{steps: {}, lr: 1e-3, dtype: fp32, noise_offset: 0.05, multires_noise_iterations: 2}}
-sample: {{prompts: [a film], {}, width: 32, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
+sample: {{prompts: [a film], {}, width: {}, height: 64, sample_steps: 2, sample_every: 2, sample_at_start: true{}}}
 )",
-                    (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(), tokenizer_,
-                    more_of_model_, (dir_ / "films").string(), frames_, more_of_datasets_, steps, sample_clip_,
-                    more_of_sample_));
+                                       (dir_ / folder).string(), (dir_ / "wan.safetensors").string(), source_dir(),
+                                       tokenizer_, more_of_model_, (dir_ / "films").string(), frames_, side_,
+                                       more_of_datasets_, steps, sample_clip_, side_, more_of_sample_));
   }
   HostResult train(const std::string& folder, int64_t steps, const std::vector<std::string>& more = {}) const {
     write_job(folder, steps);
@@ -256,7 +255,7 @@ sample: {{prompts: [a film], {}, width: 32, height: 64, sample_steps: 2, sample_
     return run_host(arguments);
   }
   TempDir dir_;
-  int64_t frames_ = 5;
+  int64_t frames_ = 5, side_ = 32;
   std::string tokenizer_ = "share/tokenizers/t5", sample_clip_ = "num_frames: 6, fps: 10";
   std::string more_of_model_, more_of_datasets_, more_of_sample_;
 };
@@ -417,11 +416,13 @@ TEST_F(VideoTraining, ModelsWithoutSoundSaySo) {
 
 class SoundTraining : public VideoTraining {
  protected:
-  SoundTraining() {
+  void SetUp() override {
+    SKIP_WITHOUT_VIDEOS();
     write_small_ltx2(dir_ / "wan.safetensors");
     fs::remove(dir_ / "films/a.avi");
     put_film(440);
     frames_ = 9;
+    side_ = 64;
     tokenizer_ = "tests/data/gemma_small";
     sample_clip_ = "num_frames: 9, fps: 24";
     more_of_model_ = ", max_sequence_length: 32";
@@ -438,11 +439,11 @@ class SoundTraining : public VideoTraining {
 
 // Of two videos one has a sound track; batches of clips with and without sound take turns.
 TEST_F(SoundTraining, LearnsBothAndResumesToTheSameBytes) {
-  SKIP_WITHOUT_VIDEOS();
   const std::string plan = train("whole", 4, {"--dry-run"}).output;
-  EXPECT_THAT(plan, AllOf(HasSubstr("bucket   9 frames of 32 x 32: 2 per epoch"),
-                          HasSubstr("bucket   9 frames with sound of 32 x 32: 2 per epoch"),
-                          HasSubstr("sound    of 2 samples; 2 clips are of videos without a track")));
+  EXPECT_THAT(
+      plan, AllOf(HasSubstr("bucket   9 frames of 64 x 32: 2 per epoch"),
+                  HasSubstr("bucket   9 frames with sound of 64 x 32: 2 per epoch"),
+                  HasSubstr("sound    of 2 samples; 2 others are of videos without a track, and are trained without")));
   expect_trained(train("whole", 4));
   expect_trained(train("parts", 2));
   expect_trained(train("parts", 4, {"--resume"}));
@@ -454,13 +455,11 @@ TEST_F(SoundTraining, LearnsBothAndResumesToTheSameBytes) {
   EXPECT_TRUE(made.sound);
   EXPECT_THAT(made.comment, HasSubstr("a film"));
   EXPECT_TRUE(fs::exists(dir_ / "whole/clips/before_after.png"));
-  const HostResult verified =
-      run_host({"verify", trained.string(), "--model", (dir_ / "wan.safetensors").string()});
+  const HostResult verified = run_host({"verify", trained.string(), "--model", (dir_ / "wan.safetensors").string()});
   EXPECT_EQ(verified.code, 0) << verified.output;
 }
 
 TEST_F(SoundTraining, WhatIsHeardCounts) {
-  SKIP_WITHOUT_VIDEOS();
   const auto after = [&](const char* folder) {
     expect_trained(train(folder, 4));
     return get(dir_ / folder / "clips/clips.safetensors");
@@ -474,7 +473,6 @@ TEST_F(SoundTraining, WhatIsHeardCounts) {
 
 // A sample's sound depends on the adapter, and that is asked for without a dataset, too.
 TEST_F(SoundTraining, SamplesHaveSound) {
-  SKIP_WITHOUT_VIDEOS();
   write_job("clip", 1);
   const auto sample = [&](const std::string& out) {
     return run_host({"sample", "--config", (dir_ / "job.yaml").string(), "--out", (dir_ / out).string()});
@@ -483,15 +481,14 @@ TEST_F(SoundTraining, SamplesHaveSound) {
   ASSERT_EQ(made.code, 0) << made.output;
   EXPECT_TRUE(video_info(dir_ / "clip.mp4").sound);
   const HostResult shown = run_host({"inspect", (dir_ / "clip.mp4").string()});
-  EXPECT_THAT(shown.output, AllOf(HasSubstr("9 frames of 32 x 64 pixels, 24 a second, with sound"),
-                                  HasSubstr("a film")));
+  EXPECT_THAT(shown.output,
+              AllOf(HasSubstr("9 frames of 64 x 64 pixels, 24 a second, with sound"), HasSubstr("a film")));
   const HostResult refused = sample("clip.webp");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.output, HasSubstr("clips with sound are written as MP4. Give a name that ends in .mp4"));
 }
 
 TEST_F(SoundTraining, RefusesWhatIsHeldAgainstTheClipAlone) {
-  SKIP_WITHOUT_VIDEOS();
   write_job("whole", 4);
   put(dir_ / "job.yaml", get(dir_ / "job.yaml") + "slider: {positive_prompt: loud, target_class: a film}\n");
   const HostResult refused = run_host({"train", "--config", (dir_ / "job.yaml").string()});

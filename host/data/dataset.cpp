@@ -73,13 +73,13 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
           sample.bucket.sound = config.do_audio && defaults.sound && candidate.file.sound
                                     ? defaults.sound->rows_of(sample.bucket.frames)
                                     : 0;
-          dataset.silent += config.do_audio && sample.bucket.frames > 1 && !candidate.file.sound;
         }
         for (const bool y : {false, true})
           for (const bool x : {false, true}) {
             if ((x && !config.flip_x) || (y && !config.flip_y)) continue;
             sample.flip = {x, y};
             dataset.samples.push_back(sample);
+            dataset.silent += config.do_audio && sample.bucket.frames > 1 && !candidate.file.sound;
           }
       }
     }

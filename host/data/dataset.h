@@ -27,7 +27,7 @@ struct Dataset {
   std::vector<std::string> animated;  // files of which the first image is used
   int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
   int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
-  int64_t silent = 0;                 // clips that were to have sound, of videos without a track
+  int64_t silent = 0;                 // samples that were to have sound, of videos without a track
   std::set<int64_t> batch_sizes() const;
 };
 

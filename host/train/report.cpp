@@ -74,7 +74,7 @@ std::string Prepared::report_data(bool whole) const {
     lines += fmt::format("  clips    {} samples go on from their first frames, of which nothing is learnt\n", going_on);
   if (with_sound > 0 || dataset.silent > 0)
     lines += fmt::format("  sound    of {} samples{}\n", with_sound,
-                         dataset.silent > 0 ? fmt::format("; {} clips are of videos without a track, and are trained "
+                         dataset.silent > 0 ? fmt::format("; {} others are of videos without a track, and are trained "
                                                           "without",
                                                           dataset.silent)
                                             : "");

@@ -30,8 +30,12 @@ void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& we
   const Graph& graph = train_.graph;
   Externals externals = weights.bind(graph);
   adapters.bind(graph, externals);
+  absent_.clear();
   for (const AdapterTensor& tensor : adapters.tensors())
-    externals[graph.outputs.at("grad." + tensor.name)] = adapters.at("g", tensor);
+    if (const auto made = graph.outputs.find("grad." + tensor.name); made != graph.outputs.end())
+      externals[made->second] = adapters.at("g", tensor);
+    else
+      absent_.push_back(kernel_tensor({DType::f32, tensor.shape}, adapters.at("g", tensor)));
   for (const auto& [name, offset] : input_offsets_) externals[graph.inputs.at(name)] = memory.inputs + offset;
   externals[graph.inputs.at(loss_scale_input)] = memory.loss_scale;
   int64_t on_host = 0;
@@ -65,6 +69,13 @@ void TrainStep::write(const StepInputs& inputs, std::byte* staging) const {
   }
 }
 
+void TrainStep::clear_absent(Device& device) const {
+  for (const lk_tensor& gradient : absent_) {
+    const lk_fill_params params{.y = gradient, .value = 0};
+    device.check(lk_fill(device.context(), &params), "gradients of what is not in the step");
+  }
+}
+
 void TrainStep::run(const StepInputs& inputs, const Program::Probe& probe) {
   for (const auto& [name, offset] : input_offsets_) {
     const HostTensor* tensor = given(name, inputs);
@@ -80,7 +91,10 @@ std::vector<size_t> TrainStep::gradient_nodes(const Adapters& adapters) const {
     for (const Value out : graph.nodes[n].outputs) made_by[out.id] = n;
   std::vector<size_t> nodes;
   for (const AdapterTensor& tensor : adapters.tensors())
-    nodes.push_back(made_by.at(graph.outputs.at("grad." + tensor.name).id));
+    if (const auto made = graph.outputs.find("grad." + tensor.name); made != graph.outputs.end())
+      nodes.push_back(made_by.at(made->second.id));
+    else
+      nodes.push_back(0);  // clear_absent() is in front of it
   return nodes;
 }
 

@@ -39,6 +39,8 @@ class TrainStep {
 
   void bind(Device& device, const StepMemory& memory, const Weights& weights, const Adapters& adapters);
   Program& program() { return *program_; }
+  // Gradients of what other steps train and this one does not become 0; in front of each of its runs.
+  void clear_absent(Device& device) const;
   // The inputs in their storage types, as they have to stand in StepMemory::inputs.
   void write(const StepInputs& inputs, std::byte* staging) const;
   // Forward and backward pass; the gradients are then in the adapters' "g" section, times the loss scale.
@@ -54,6 +56,7 @@ class TrainStep {
   std::map<std::string, int64_t> input_offsets_;
   int64_t input_bytes_ = 0;
   std::unique_ptr<Program> program_;
+  std::vector<lk_tensor> absent_;  // such gradients
 };
 
 // The op that first gives a NaN or infinity when the step is run again.

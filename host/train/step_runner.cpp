@@ -185,6 +185,7 @@ const char* StepRunner::gradients() const { return options_.accumulation > 1 || 
 // One micro-batch: loss and gradients, added to those of the earlier ones unless all processes add up theirs.
 void StepRunner::forward_backward(TrainStep& step, bool onto) {
   const float share = sum_ ? 1.0f : 1.0f / static_cast<float>(options_.accumulation);
+  step.clear_absent(device_);
   if (sum_ && options_.collectives->within_step()) {
     const std::vector<size_t>& there = gradients_there_.at(&step);
     const Node* const first = step.program().graph().nodes.data();

@@ -41,17 +41,22 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     memory.offloaded = std::max(memory.offloaded, step->host_bytes());
     steps[shape] = std::move(step);
   }
-  const TrainGraph& first = steps.begin()->second->train_graph();
-  if (first.modules.empty())
+  const TrainGraph& all = largest();
+  if (all.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
          "model's targets are {}{}{}",
-         fmt::join(recipe.lora_targets, " and "), first.left_out.empty() ? "" : ". ",
-         fmt::join(left_out_lines(first.left_out, false), "; "));
+         fmt::join(recipe.lora_targets, " and "), all.left_out.empty() ? "" : ". ",
+         fmt::join(left_out_lines(all.left_out, false), "; "));
   std::vector<std::string> names;
-  for (const AdaptedModule& module : first.modules) names.push_back(module.name);
+  for (const AdaptedModule& module : all.modules) names.push_back(module.name);
+  for (const auto& [shape, step] : steps)
+    for (const AdaptedModule& module : step->train_graph().modules)
+      if (std::ranges::find(names, module.name) == names.end())
+        fail(Code::internal, "a step of {} trains {}, which the one with the most modules does not",
+             text_of(shape.bucket), module.name);
   selection.require_use(names);
-  adapters = std::make_unique<Adapters>(first.graph, first.modules, options.accumulate);
+  adapters = std::make_unique<Adapters>(all.graph, all.modules, options.accumulate);
   const Shape whole = adapters->whole().shape;
   if (options.norm_limit) {
     norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
@@ -69,12 +74,12 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     clip_gradients(device, place(1 << 20, whole), 1, place(256, {1}), place(512, {1}));
   });
   also_adapted(0, clip, 0);
-  const std::vector<std::string> weights = weight_names(first.graph, model.checkpoint());
-  memory.weights = weight_bytes(first.graph, weights);
+  const std::vector<std::string> weights = weight_names(all.graph, model.checkpoint());
+  memory.weights = weight_bytes(all.graph, weights);
   if (options.shares_base)
-    memory.weights += kept_bytes(first.graph, weights, options.share());
+    memory.weights += kept_bytes(all.graph, weights, options.share());
   else
-    memory.streamed = streamed_bytes(first.graph, weights);
+    memory.streamed = streamed_bytes(all.graph, weights);
   memory.adapters = adapters->bytes();
   memory.small += SCALARS + Feed::device_bytes(message_bytes()) +
                   GradientSum::staging_bytes(whole.numel(), options.processes, compute_dtype(settings.reduce_dtype));
@@ -194,7 +199,10 @@ int64_t TrainPlan::message_bytes() const {
 }
 
 const StepShape& TrainPlan::largest_shape() const {
-  return std::ranges::max_element(steps, {}, [](const auto& s) { return s.second->arena_bytes(); })->first;
+  const auto size = [](const auto& s) {
+    return std::pair(s.second->train_graph().modules.size(), s.second->arena_bytes());
+  };
+  return std::ranges::max_element(steps, {}, size)->first;
 }
 
 }  // namespace lh

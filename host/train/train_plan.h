@@ -106,8 +106,10 @@ struct TrainPlan {
   StatePlace states_at() const { return states_; }
   UpdateNeeds update_needs(StatePlace place) const;  // of all optimizers that were planned for
   int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
-  int64_t message_bytes() const;           // learning rates and the inputs of the largest step
-  const StepShape& largest_shape() const;  // of the step with the most activations
+  int64_t message_bytes() const;  // learning rates and the inputs of the largest step
+  // Of the step with the most trained modules, which has every weight and adapter of the run, and of several the one
+  // with the most activations.
+  const StepShape& largest_shape() const;
   const TrainGraph& largest() const { return steps.at(largest_shape())->train_graph(); }
 
  private:

@@ -82,6 +82,8 @@ class Stream {
     must(avcodec_send_frame(codec_.get(), frame), codec_->codec->name);
     int status = 0;
     while ((status = avcodec_receive_packet(codec_.get(), packet_.get())) == 0) {
+      if (packet_->duration == 0 && codec_->codec_type == AVMEDIA_TYPE_VIDEO)
+        packet_->duration = 1;  // the last one's, too
       av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
       packet_->stream_index = stream_->index;
       must(av_interleaved_write_frame(&file_.format(), packet_.get()), "MP4");
@@ -174,9 +176,7 @@ extern "C" void lora_movie_write(const lh::Movie& movie, std::vector<std::byte>&
   open_pictures(pictures, movie);
   open_sound(sound, movie.rate);
   if (!movie.comment.empty()) must(av_dict_set(&file.format().metadata, "comment", movie.comment.c_str(), 0), "MP4");
-  Options options;
-  options.set("movflags", "+faststart");  // players begin before they have all of it
-  must(avformat_write_header(&file.format(), options.address()), "MP4");
+  must(avformat_write_header(&file.format(), nullptr), "MP4");
   write_pictures(pictures, movie.frames);
   write_sound(sound, movie.sound);
   must(av_write_trailer(&file.format()), "MP4");
