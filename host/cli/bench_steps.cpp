@@ -47,6 +47,8 @@ StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
   for (const char* name : {"latents", "target", "loss_weight", "loss_delta", "sound", "sound_target", "sound_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
       inputs.tensors[name] = made_up(graph.desc(it->second).shape);
+  if (const auto heard = inputs.tensors.find("sound_weight"); heard != inputs.tensors.end())
+    std::ranges::fill(heard->second.as<float>(), 1.0f);  // that the loss is one
   for (const char* front :
        {positive_front, negative_front, anchor_front})  // a slider's other prompts are like this one
     for (const auto& [name, tensor] : NamedTensors(inputs.tensors))

@@ -50,6 +50,7 @@ Heard listen(SoundReader& reader, const SoundPart& part, int64_t& rate) {
 
 std::vector<float> read_sound(const std::filesystem::path& path, const SoundPart& part) {
   return about_video(path, [&] {
+    require_video(path);
     const std::unique_ptr<SoundReader> reader(video_module().sound(path.c_str()));
     if (reader == nullptr) fail(Code::data, "there is no sound track in it");
     int64_t rate = 0;

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unique_ptr<VideoReader> opened(const fs::path& path) {
+  require_video(path);
   std::unique_ptr<VideoReader> reader(video_module().open(path.c_str(), max_image_pixels));
   const ImageSize said = reader->stream().size;
   if (said.width != 0 || said.height != 0) check_image_size(said.width, said.height);

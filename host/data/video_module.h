@@ -27,7 +27,6 @@ void require_video(const std::filesystem::path& path);
 template <typename Function>
 auto about_video(const std::filesystem::path& path, const Function& function) {
   try {
-    require_video(path);
     return function();
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("video {}: {}", path.string(), error.what()));
