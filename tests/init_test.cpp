@@ -6,6 +6,7 @@
 #include "config/print.h"
 #include "data/video.h"
 #include "support/image_files.h"
+#include "support/ltx2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
@@ -265,6 +266,18 @@ TEST_F(Init, SaysWhatIsMissing) {
   }
   EXPECT_THAT(init({"--model", "flux"}).output, HasSubstr("init: give --dataset DIR, or --from FILE"));
   EXPECT_THAT(init({"--from", "x", "--for", "style"}).output, HasSubstr("leave the others out"));
+}
+
+// What another model of the plugin reads prompts with, and what is for sound, is nobody's business.
+TEST_F(Init, AsksForNoPartOfAnotherModel) {
+  write_small_ltx2(dir_ / "ltx2.safetensors");
+  const HostResult made = init({"--model", (dir_ / "ltx2.safetensors").string(), "--models", dir_.path().string(),
+                                "--dataset", photos.string(), "--for", "style", "--device", "cpu", "--tokenizer",
+                                (fs::path(source_dir()) / "tests/data/gemma_small").string()});
+  EXPECT_EQ(made.code, 0) << made.output;
+  EXPECT_THAT(get(out()), Not(HasSubstr("gemma4_path")));
+  const HostResult shown = run_host({"inspect", (dir_ / "ltx2.safetensors").string()});
+  EXPECT_THAT(shown.output, HasSubstr("not in it: model.gemma4_path (the model works without)"));
 }
 
 // What is written has to be read again.

@@ -12,6 +12,7 @@
 #include "data/inpaint_mask.h"
 #include "data/video.h"
 #include "encode/latent_shape.h"
+#include "encode/posterior.h"
 #include "encode/read_ahead.h"
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
@@ -229,13 +230,7 @@ HostTensor LatentEncoding::mean(const ImageCut& cut) {
 void LatentEncoding::draw(const ImageCut& cut, Random random, std::span<float> out) {
   if (of_pixels()) return picture(cut, out);
   const TensorCache::Entry entry = prepared(cut);
-  const std::span<const float> p = entry->at(kept_name()).as<float>();
-  const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
-  random.fill_normal(out);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const size_t at = i / channels * 2 * channels + i % channels;  // mean; its deviation is `channels` behind it
-    out[i] = p[at] + p[at + channels] * out[i];
-  }
+  draw_posterior(entry->at(kept_name()).as<float>(), vae_.model.recipe().latents.channels, random, out);
 }
 
 }  // namespace lh

@@ -11,6 +11,7 @@
 #include "core/signals.h"
 #include "data/clips.h"
 #include "data/sound.h"
+#include "encode/posterior.h"
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "passes/prune.h"
@@ -183,13 +184,7 @@ void SoundEncoding::draw(const ImageCut& cut, Random random, std::span<float> ou
          "Start the run again with --resume: they are made again",
          cut.file.path.string(), cache_.folder().string());
   }
-  const std::span<const float> p = entry->at(kept_name).as<float>();
-  const auto channels = static_cast<size_t>(spec().channels);
-  random.fill_normal(out);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const size_t at = i / channels * 2 * channels + i % channels;  // mean; its deviation is `channels` behind it
-    out[i] = p[at] + p[at + channels] * out[i];
-  }
+  draw_posterior(entry->at(kept_name).as<float>(), spec().channels, random, out);
 }
 
 }  // namespace lh

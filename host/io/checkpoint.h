@@ -41,6 +41,7 @@ struct ComponentSpec {
   std::string config_key = "name_or_path";     // or "vae_path", ...
   std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
   std::string marker;                          // canonical key that proves the component is there
+  bool optional = false;                       // some of the plugin's models, or of their runs, work without
   std::vector<std::string> ignore;             // glob patterns of keys to drop
   std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing; patterns
   std::vector<std::string> also;               // keys of a single file that belong to it without any prefix

@@ -111,8 +111,9 @@ LoraNames read_lora(const Strict& in, const Node& node) {
 
 ComponentSpec read_component(const Strict& in, const std::string& name, const Node& node) {
   const std::string where = fmt::format("component `{}`", name);
-  in.check_fields(node, where,
-                  {"config", "help", "prefixes", "marker", "ignore", "aliases", "also", "folder", "diffusers", "lora"});
+  in.check_fields(
+      node, where,
+      {"config", "help", "optional", "prefixes", "marker", "ignore", "aliases", "also", "folder", "diffusers", "lora"});
   ComponentSpec out;
   out.name = name;
   in.set(node, "config", out.config_key);
@@ -121,6 +122,7 @@ ComponentSpec read_component(const Strict& in, const std::string& name, const No
   const Node* marker = node.find("marker");
   if (marker == nullptr) in.wrong(node, where + " needs a `marker`, a key that proves that the component is there");
   out.marker = in.text(*marker, "marker");
+  in.set(node, "optional", out.optional);
   in.set(node, "ignore", out.ignore);
   if (const Node* aliases = node.find("aliases"))
     for (const auto& [key, instead] : in.entries(*aliases, "aliases")) {

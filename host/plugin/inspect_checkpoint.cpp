@@ -75,6 +75,7 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
       ComponentReport& part = report.components.emplace_back();
       part.name = component.name;
       part.config_key = component.config_key;
+      part.optional = component.optional;
       add_up(checkpoint, component.name == "denoiser" ? "" : component.name + ":", part);
     }
     const PluginModel model(surest.model.load(), checkpoint.weights(), &checkpoint.documents());
