@@ -132,17 +132,20 @@ void SampleSet::bind_decoders(std::byte* arena) {
 }
 
 Sampled SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
-  require_finite_sample(latents);
   const Bucket size = request.bucket();
   const std::vector<HostTensor> parts = JoinedLatents(recipe_, size).apart(latents);
   Sampled sampled{.fps = request.fps};
   if (recipe_.latents.pixels) {
+    require_finite_sample(parts[0]);
     sampled.frames = tensor_to_images(parts[0]);
   } else {
     const auto made = std::ranges::find(decoders_, size, &std::pair<Bucket, Decoder>::first);
     sampled.frames = made->second.decode(parts[0]);
   }
-  if (size.sound > 0) sampled.sound = sound_decoders_.at(size.sound).decode(parts[1]);
+  if (size.sound > 0) {
+    require_finite_sample(parts[1]);
+    sampled.sound = sound_decoders_.at(size.sound).decode(parts[1]);
+  }
   return sampled;
 }
 

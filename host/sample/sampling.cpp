@@ -191,6 +191,7 @@ void require_finite_sample(const HostTensor& latents) {
 }
 
 std::vector<Image> Decoder::decode(const HostTensor& latents) {
+  require_finite_sample(latents);
   const HostTensor image = in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
     program_->set_input("latents", tile);
     program_->run();
