@@ -30,22 +30,15 @@ int run_inspect(const Options& options) {
   if (!std::filesystem::exists(options.input))
     fail(Code::data, "{}: no such file or directory{}", options.input.string(),
          repository_hint(options.input, published_models(Registry(options.plugin_dirs, {}))));
-  if (is_picture(options.input)) {
-    const PictureReport report = inspect_picture(options.input);
+  const auto show = [&](const auto& report) {
     if (options.json)
       fmt::print("{}\n", report_json(report).dump(2));
     else
       fmt::print("{}\n{}", options.input.string(), report_text(report));
     return 0;
-  }
-  if (is_video_name(options.input)) {
-    const VideoReport report = inspect_video(options.input);
-    if (options.json)
-      fmt::print("{}\n", report_json(report).dump(2));
-    else
-      fmt::print("{}\n{}", options.input.string(), report_text(report));
-    return 0;
-  }
+  };
+  if (is_picture(options.input)) return show(inspect_picture(options.input));
+  if (is_video_name(options.input)) return show(inspect_video(options.input));
   const bool file = !std::filesystem::is_directory(options.input);
   FileCache open;  // to the end: whoever looks at the file looks at this one
   const FilePtr weights = file ? open.open(options.input) : nullptr;

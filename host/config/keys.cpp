@@ -885,7 +885,7 @@ const Key table[] = {
     {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},
     {"sample.num_frames",
      in<S, &SampleConfig::num_frames>,
-     "Frames of samples, for models of videos. More than one become an animated WebP file.",
+     "Frames of samples, for models of videos. More than one become an animated WebP file, with sound an MP4 file.",
      {.range = frames}},
     {"sample.fps", in<S, &SampleConfig::fps>, "Frames a second that animated samples show.", {.range = frame_rate}},
     {"sample.seed", in<S, &SampleConfig::seed>, "Seed of samples.", {.range = whole_seed}},

@@ -16,17 +16,18 @@ constexpr float loudest = 0.999f;
 
 // What a track has from sample `begin` to `end` of each channel, with silence where it has none.
 struct Heard {
+  int64_t rate = 0;  // samples a second; 0: the track is empty
   std::vector<float> samples;
   float peak = 0;  // of as much as was decoded
 };
 
-Heard listen(SoundReader& reader, const SoundPart& part, int64_t& rate) {
+Heard listen(SoundReader& reader, const SoundPart& part) {
   Heard heard;
   int64_t begin = 0, end = 0, at = 0;
   while (reader.next()) {
-    if (rate == 0) {
-      rate = reader.rate();
-      const auto place = [&](double seconds) { return std::llround(seconds * static_cast<double>(rate)); };
+    if (heard.rate == 0) {
+      heard.rate = reader.rate();
+      const auto place = [&](double seconds) { return std::llround(seconds * static_cast<double>(heard.rate)); };
       begin = place(part.start);
       end = begin + place(part.seconds);
       at = place(reader.at());
@@ -53,14 +54,13 @@ std::vector<float> read_sound(const std::filesystem::path& path, const SoundPart
     require_video(path);
     const std::unique_ptr<SoundReader> reader(video_module().sound(path.c_str()));
     if (reader == nullptr) fail(Code::data, "there is no sound track in it");
-    int64_t rate = 0;
-    Heard heard = listen(*reader, part, rate);
-    if (rate == 0) fail(Code::data, "its sound track is empty: remove the track, or save the video again");
+    Heard heard = listen(*reader, part);
+    if (heard.rate == 0) fail(Code::data, "its sound track is empty: remove the track, or save the video again");
     if (part.normalized && heard.peak > 0)
       for (float& v : heard.samples) v *= loudest / heard.peak;
     // The rate at which what is heard would last as long as what is wanted.
-    const int64_t played = std::llround(part.seconds * static_cast<double>(rate) * static_cast<double>(part.rate) /
-                                        static_cast<double>(part.count));
+    const int64_t played = std::llround(part.seconds * static_cast<double>(heard.rate) *
+                                        static_cast<double>(part.rate) / static_cast<double>(part.count));
     std::vector<float> samples;
     if (played == part.rate)
       samples = std::move(heard.samples);
@@ -72,11 +72,9 @@ std::vector<float> read_sound(const std::filesystem::path& path, const SoundPart
   });
 }
 
-std::string why_no_movies() { return why_no_videos(); }
-
 std::vector<std::byte> encode_movie(std::span<const Image> frames, double fps, const Sound& sound,
                                     const std::string& comment) {
-  if (const std::string why = why_no_movies(); !why.empty()) fail(Code::config, "a clip with sound: {}", why);
+  if (const std::string why = why_no_videos(); !why.empty()) fail(Code::config, "a clip with sound: {}", why);
   std::vector<std::byte> file;
   try {
     video_module().write({frames, fps, sound.samples, sound.rate, comment}, file);

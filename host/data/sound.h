@@ -29,9 +29,8 @@ struct Sound {
   int64_t rate = 0;
   std::vector<float> samples = {};
 };
-// Why clips with sound cannot be written, and what to install; empty: they can.
-std::string why_no_movies();
-// MP4: H.264 and AAC. comment: empty for none. Sides of frames are even.
+// MP4: H.264 and AAC. comment: empty for none. Sides of frames are even. Throws lh::Error where videos cannot be read
+// either (why_no_videos), or FFmpeg does not encode these.
 std::vector<std::byte> encode_movie(std::span<const Image> frames, double fps, const Sound& sound,
                                     const std::string& comment);
 

@@ -28,8 +28,7 @@ VideoModule loaded() {
 #else
   module.missing =
       "this lora-host was built without FFmpeg's libraries (install libavformat-dev, libavcodec-dev, libswscale-dev "
-      "and "
-      "libswresample-dev and build again)";
+      "and libswresample-dev and build again)";
 #endif
   return module;
 }

@@ -10,9 +10,8 @@
 namespace lh {
 
 VideoReport inspect_video(const std::filesystem::path& path) {
-  VideoReport report{.info = video_info(path), .parameters = {}};
+  VideoReport report{.info = video_info(path)};
   report.bytes = static_cast<int64_t>(std::filesystem::file_size(path));
-  report.parameters = report.info.comment;
   return report;
 }
 
@@ -21,18 +20,14 @@ std::string report_text(const VideoReport& report) {
   return fmt::format("  {} frames of {} x {} pixels{}, {}, {}\n", info.frames, info.size.width, info.size.height,
                      info.fps > 0 ? fmt::format(", {:.4g} a second", info.fps) : "",
                      info.sound ? "with sound" : "without sound", size_text(report.bytes)) +
-         made_with(report.parameters);
+         made_with(info.comment);
 }
 
 nlohmann::json report_json(const VideoReport& report) {
   const VideoInfo& info = report.info;
-  return {{"format", "video"},
-          {"bytes", report.bytes},
-          {"size", {info.size.width, info.size.height}},
-          {"frames", info.frames},
-          {"fps", info.fps},
-          {"sound", info.sound},
-          {"parameters", report.parameters}};
+  return {{"format", "video"},         {"bytes", report.bytes}, {"size", {info.size.width, info.size.height}},
+          {"frames", info.frames},     {"fps", info.fps},       {"sound", info.sound},
+          {"parameters", info.comment}};
 }
 
 }  // namespace lh

@@ -12,7 +12,6 @@ namespace lh {
 struct VideoReport {
   int64_t bytes = 0;
   VideoInfo info;
-  std::string parameters;  // in the words of the program that made it; empty: nothing is said
 };
 
 // Decodes all of it. Throws as video_info does.

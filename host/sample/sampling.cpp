@@ -12,6 +12,7 @@
 #include "data/caption.h"
 #include "data/further_images.h"
 #include "data/read_cut.h"
+#include "data/video.h"
 #include "encode/latent_encoding.h"
 
 namespace lh {
@@ -33,7 +34,7 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
          asked);
   const int64_t frames = recipe.latents.frames(recipe.latents.times(asked));
   const int64_t sound = recipe.sound ? recipe.sound->rows_of(frames) : 0;
-  if (const std::string why = why_no_movies(); sound > 0 && !why.empty())
+  if (const std::string why = why_no_videos(); sound > 0 && !why.empty())
     fail(Code::config, "model.sound: clips with sound are written by FFmpeg: {}", why);
   const double fps = item.fps.value_or(config.fps);
   if (sound > 0 && fps != recipe.sound->frame_rate)

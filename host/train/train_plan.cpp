@@ -50,9 +50,10 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
          fmt::join(left_out_lines(all.left_out, false), "; "));
   std::vector<std::string> names;
   for (const AdaptedModule& module : all.modules) names.push_back(module.name);
+  const std::set<std::string> known(names.begin(), names.end());
   for (const auto& [shape, step] : steps)
     for (const AdaptedModule& module : step->train_graph().modules)
-      if (std::ranges::find(names, module.name) == names.end())
+      if (!known.contains(module.name))
         fail(Code::internal, "a step of {} trains {}, which the one with the most modules does not",
              text_of(shape.bucket), module.name);
   selection.require_use(names);

@@ -11,8 +11,6 @@
 // each other one of eight: LTX-2.5 marks its tokens, whatever the clip.
 #include "denoiser.h"
 
-#include <algorithm>
-
 #include "attention.h"
 #include "nn/first_frame.hpp"
 #include "nn/ltx2_autoencoder.hpp"
@@ -32,18 +30,13 @@ constexpr float pixels = 2048;
 
 // float32 throughout, as the vendor's programs round.
 std::vector<Shares> positions(int64_t time, int64_t height, int64_t width, double fps) {
-  const auto start = [&](int64_t latent) {
-    const int64_t frame = std::max<int64_t>(latent * frames_of_latent + 1 - frames_of_latent, 0);
-    return static_cast<float>(frame) / static_cast<float>(fps);
-  };
   const auto side = [](int64_t count) {
     Shares out;
     for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<float>((2 * i + 1) * pixels_of_place) / 2 / pixels);
     return out;
   };
-  Shares frames;
-  for (int64_t i = 0; i < time; ++i) frames.push_back((start(i) + start(i + 1)) / 2 / known_seconds);
-  return {frames, side(height), side(width)};
+  const auto seconds = [&](int64_t frame) { return static_cast<float>(frame) / static_cast<float>(fps); };
+  return {times_of(time, frames_of_latent, seconds), side(height), side(width)};
 }
 
 // Tokens x of a clip, in whatever rows, those of the first of its `time` frames + keyframes_abs_pos_embedding.

@@ -1,9 +1,6 @@
 // A row of sound latents is of four frames of a spectrogram, the first of one: 25 rows a second.
 #include "sound.h"
 
-#include <algorithm>
-
-#include "attention.h"
 #include "nn/first_frame.hpp"
 #include "nn/mmdit.hpp"
 
@@ -15,17 +12,11 @@ using lora_host::Value;
 
 namespace {
 
-// float32 throughout, as the vendor's programs round.
 Shares sound_positions(int64_t rows) {
   constexpr int64_t frames_of_row = 4;
   constexpr float samples_of_frame = 160, samples_of_second = 16000;
-  const auto start = [&](int64_t row) {
-    const int64_t frame = std::max<int64_t>(row * frames_of_row + 1 - frames_of_row, 0);
-    return static_cast<float>(frame) * samples_of_frame / samples_of_second;
-  };
-  Shares out;
-  for (int64_t i = 0; i < rows; ++i) out.push_back((start(i) + start(i + 1)) / 2 / known_seconds);
-  return out;
+  return times_of(rows, frames_of_row,
+                  [](int64_t frame) { return static_cast<float>(frame) * samples_of_frame / samples_of_second; });
 }
 
 // x + gate y, of the gate's rows

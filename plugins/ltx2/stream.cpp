@@ -10,7 +10,8 @@
 // attention.
 #include "stream.h"
 
-#include "attention.h"
+#include <algorithm>
+
 #include "nn/first_frame.hpp"
 #include "nn/mmdit.hpp"
 
@@ -19,6 +20,16 @@ namespace ltx2 {
 namespace nn = lora_host::nn;
 using lora_host::Graph;
 using lora_host::Value;
+
+Shares times_of(int64_t latents, int64_t frames_each, const std::function<float(int64_t frame)>& seconds) {
+  constexpr float known = 20;
+  const auto start = [&](int64_t latent) {
+    return seconds(std::max<int64_t>(latent * frames_each + 1 - frames_each, 0));
+  };
+  Shares out;
+  for (int64_t i = 0; i < latents; ++i) out.push_back((start(i) + start(i + 1)) / 2 / known);
+  return out;
+}
 
 TimeRows time_rows(Graph& g, Value timestep, const std::string& module) {
   Value vector = nn::timestep_embedder(g, timestep, 1000.0, module + ".emb.timestep_embedder", "linear_1", "linear_2");

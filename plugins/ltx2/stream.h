@@ -1,14 +1,17 @@
 // One stream of the transformer: the clip's, or that of its sound, whose modules are the same ones behind "audio_".
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "nn/rope.hpp"
+#include "attention.h"
 
 namespace ltx2 {
 
-constexpr float known_seconds = 20;  // positions in time are shares of
+// Positions in time of latents of which the first is of one frame and each other of `frames_each`: the middle of each,
+// as a share of 20 seconds. seconds: when a frame begins, in float32 as the vendor's programs round.
+Shares times_of(int64_t latents, int64_t frames_each, const std::function<float(int64_t frame)>& seconds);
 
 // A vector of a time, and rows of it.
 struct TimeRows {
